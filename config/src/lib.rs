@@ -1,0 +1,1 @@
+//! The only reader of files and environment: profiles, validation, the envelope.

@@ -1,0 +1,1 @@
+//! Chat types of our own, one file a provider dialect, the chain of targets.

@@ -1,0 +1,1 @@
+//! Drivers that do what the session machine decides, and decide nothing.

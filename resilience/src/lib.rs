@@ -1,0 +1,1 @@
+//! Deadline, bulkhead, retry, timeout and the policy that composes them.

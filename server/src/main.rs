@@ -1,0 +1,2 @@
+//! The `ambit` binary.
+fn main() {}

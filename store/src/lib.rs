@@ -1,0 +1,1 @@
+//! The journal, sessions, content and inbox on SQLite.

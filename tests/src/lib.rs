@@ -1,0 +1,1 @@
+//! End to end over real processes: fake upstreams, crash tests, contract tests.

@@ -1,0 +1,1 @@
+//! Registry, preparation and execution of tool calls.
