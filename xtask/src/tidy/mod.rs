@@ -61,7 +61,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
         return Ok(());
     }
     let lines: Vec<String> = found.iter().map(Finding::to_string).collect();
-    Err(format!("{} places break a rule of the house\n  {}", found.len(), lines.join("\n  ")))
+    Err(format!("{} findings of the house rules\n  {}", found.len(), lines.join("\n  ")))
 }
 
 /// The text files below `root`, sorted by path.
