@@ -3,7 +3,7 @@
 //! Four stages that can be run alone: `lint` (form), `unit` (crates by themselves), `e2e` (the binary among real
 //! processes), `docs` (what is written is true). Adding a test, a rule or a page adds no line here.
 //!
-//! It never installs anything, never changes the tree, and each of its steps has a longest time.
+//! It changes no file that git knows and installs nothing on the machine; each of its steps has a longest time.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks to its user")]
 
