@@ -41,7 +41,7 @@ impl Run {
     pub(crate) fn new(dir: &Path, program: &str, args: &[&str], minutes: u64) -> Self {
         let mut command = Command::new(program);
         command.current_dir(dir).args(args).stdin(Stdio::null());
-        Self { command, shown: format!("{program} {}", args.join(" ")), limit: Duration::from_secs(60 * minutes) }
+        Self { command, shown: format!("{program} {}", args.join(" ")).trim_end().to_owned(), limit: Duration::from_secs(60 * minutes) }
     }
 
     /// `cargo` in `dir`: the one that runs us.
