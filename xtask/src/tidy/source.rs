@@ -19,6 +19,11 @@ const BANNED: [(&str, &str, &str); 9] = [
     ("[al", "low(", "`#[expect(.., reason = \"..\")]` says why and goes away with its cause"),
 ];
 
+/// What ends the name of nothing: such a name says what a thing is like, not what it is.
+const EMPTY_ENDINGS: [&str; 5] = ["Manager", "Helper", "Helpers", "Utils", "_utils"];
+/// What stands before a name that is given.
+const GIVERS: [&str; 4] = ["struct ", "enum ", "trait ", "mod "];
+
 /// Checks every Rust file.
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
     files.iter().filter(|file| file.has_extension("rs") && !file.text.starts_with(GENERATED)).flat_map(one).collect()
@@ -39,8 +44,23 @@ fn one(file: &File) -> Vec<Finding> {
                 found.push(file.at(number + 1, format!("`{head}{tail}` is banned: {instead}")));
             }
         }
+        if line.trim_start().starts_with("pub fn get_") {
+            found.push(file.at(number + 1, "`get_` says nothing: name what is returned"));
+        }
+        if let Some(name) = empty_name(line) {
+            found.push(file.at(number + 1, format!("`{name}` says nothing: name what it does or holds")));
+        }
     }
     found
+}
+
+/// The name that a line gives, if it ends in an empty word.
+fn empty_name(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let line = line.strip_prefix("pub(crate) ").or_else(|| line.strip_prefix("pub ")).unwrap_or(line);
+    let rest = GIVERS.iter().find_map(|giver| line.strip_prefix(giver))?;
+    let name = rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next()?;
+    EMPTY_ENDINGS.iter().any(|ending| name.ends_with(ending)).then_some(name)
 }
 
 /// True if `word` stands in `line` and is no part of a longer name.
@@ -73,6 +93,15 @@ mod tests {
         let text = |lines: usize| format!("//! Long.\n{}", "\n".repeat(lines - 1));
         kit::check(check, &[("a.rs", &text(1_000))], &[]);
         kit::check(check, &[("a.rs", &text(1_001))], &["a.rs:1001: has 1001 lines"]);
+    }
+
+    #[test]
+    fn names_say_something() {
+        let check = |line: &str, want: &[&str]| kit::check(check, &[("a.rs", &format!("//! Named.\n{line}\n"))], want);
+        check("pub(crate) struct SessionManager;", &["a.rs:2: `SessionManager` says nothing"]);
+        check("mod string_utils;", &["a.rs:2: `string_utils` says nothing"]);
+        check("    pub fn get_limit(&self) -> u32 {", &["a.rs:2: `get_` says nothing"]);
+        check("pub struct Managers;\nlet helper = 1;\nfn get_info() {}", &[]);
     }
 
     #[test]
