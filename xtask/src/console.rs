@@ -20,10 +20,23 @@ use crate::suite::{self, Tally};
 const LINE_LIMIT: Duration = Duration::from_secs(120);
 /// Longest wait for a server to say where it listens.
 const READY_LIMIT: Duration = Duration::from_secs(30);
-/// The addresses as the documents have them, each with the variable that moves it to a free port.
-const LISTENERS: [(&str, &str); 2] = [("127.0.0.1:8080", "AMBIT_SERVER__LISTEN"), ("127.0.0.1:8081", "AMBIT_SERVER__ADMIN_LISTEN")];
+/// The listeners of a server.
+const LISTENERS: [Listener; 2] = [
+    Listener { written: "127.0.0.1:8080", variable: "AMBIT_SERVER__LISTEN", said: "listening on " },
+    Listener { written: "127.0.0.1:8081", variable: "AMBIT_SERVER__ADMIN_LISTEN", said: "admin on " },
+];
 /// Pages that are run.
 const PAGES: [&str; 2] = ["README.md", "docs"];
+
+/// One listener of a server.
+struct Listener {
+    /// Its address as the documents have it.
+    written: &'static str,
+    /// The variable that moves it to a free port.
+    variable: &'static str,
+    /// What the server says before the address that it got.
+    said: &'static str,
+}
 
 /// Runs the commands of all pages.
 pub(crate) fn check(root: &Path) -> Result<Tally, String> {
@@ -163,12 +176,12 @@ impl Session {
         }
     }
 
-    /// Starts a server and waits until it has said where it listens: one `http://` address a listener, API first.
+    /// Starts a server and waits until it has said where it listens.
     fn serve(&mut self, text: &str) -> Result<(), String> {
         self.stop_server()?;
         let mut command = self.shell(&format!("exec {text}"));
-        for (_, variable) in LISTENERS {
-            command.env(variable, "127.0.0.1:0");
+        for listener in &LISTENERS {
+            command.env(listener.variable, "127.0.0.1:0");
         }
         let mut child =
             command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(|e| format!("`{text}` does not start: {e}"))?;
@@ -178,21 +191,21 @@ impl Session {
             thread::spawn(move || {
                 for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                     eprintln!("{line}");
-                    if let Some(address) = address(&line) {
-                        let _enough = said.try_send(address);
+                    for listener in &LISTENERS {
+                        if let Some(real) = address(&line, listener.said) {
+                            let _enough = said.try_send((listener.written, real));
+                        }
                     }
                 }
             });
         }
         let mut addresses = Vec::new();
-        for (written, _) in LISTENERS {
-            match heard.recv_timeout(READY_LIMIT) {
-                Ok(real) => addresses.push((written, real)),
-                Err(_) => {
-                    exec::stop(&mut child)?;
-                    return Err(format!("`{text}` did not say where it listens within {} s", READY_LIMIT.as_secs()));
-                }
-            }
+        while addresses.len() < LISTENERS.len() {
+            let Ok(address) = heard.recv_timeout(READY_LIMIT) else {
+                exec::stop(&mut child)?;
+                return Err(format!("`{text}` did not say where it listens within {} s", READY_LIMIT.as_secs()));
+            };
+            addresses.push(address);
         }
         self.server = Some(Server { child, addresses });
         Ok(())
@@ -223,12 +236,12 @@ impl Session {
     }
 }
 
-/// The `host:port` of a loopback address in a line of a server's output.
-fn address(line: &str) -> Option<String> {
-    let at = line.find("127.0.0.1:")?;
-    let address: String = line[at..].chars().take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ':')).collect();
-    let port = address.rsplit(':').next()?;
-    (port.parse::<u16>().is_ok_and(|port| port != 0)).then_some(address)
+/// The `host:port` that stands behind `said` in a line of a server's output.
+fn address(line: &str, said: &str) -> Option<String> {
+    let rest = line.split_once(said)?.1.trim_start_matches("http://");
+    let address: String = rest.chars().take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ':')).collect();
+    let port: u16 = address.rsplit_once(':')?.1.parse().ok()?;
+    (port != 0).then_some(address)
 }
 
 #[cfg(test)]
@@ -271,11 +284,11 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_from_any_line() {
-        let check = |line: &str, want: Option<&str>| assert_eq!(address(line).as_deref(), want, "{line}");
-        check("API listens on http://127.0.0.1:40123/", Some("127.0.0.1:40123"));
-        check("{\"listen\":\"127.0.0.1:40123\"}", Some("127.0.0.1:40123"));
-        check("http://127.0.0.1:0", None);
-        check("ready", None);
+    fn addresses_are_read_where_they_are_said() {
+        let check = |line: &str, want: Option<&str>| assert_eq!(address(line, "listening on ").as_deref(), want, "{line}");
+        check("listening on http://127.0.0.1:40123/", Some("127.0.0.1:40123"));
+        check("ambit: listening on 127.0.0.1:40123", Some("127.0.0.1:40123"));
+        check("listening on 127.0.0.1:0", None);
+        check("demo service on 127.0.0.1:40123", None);
     }
 }

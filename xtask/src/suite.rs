@@ -42,21 +42,19 @@ pub(crate) enum Suite {
 }
 
 impl Suite {
-    /// Runs it. The binary under test is named by `AMBIT_BIN`.
+    /// Runs it. The tests find the binary beside themselves; the build before has put it there.
     pub(crate) fn run(self, root: &Path) -> Result<Tally, String> {
-        let binary = binary(root)?;
         let has_nextest = Run::cargo(root, &["nextest", "--version"], 1).stdout().is_ok();
-        if has_nextest { self.with_nextest(root, &binary) } else { self.one_by_one(root, &binary) }
+        if has_nextest { self.with_nextest(root) } else { self.one_by_one(root) }
     }
 
-    fn with_nextest(self, root: &Path, binary: &Path) -> Result<Tally, String> {
+    fn with_nextest(self, root: &Path) -> Result<Tally, String> {
         let filter = match self {
             Self::Unit => format!("not package({E2E_PACKAGE})"),
             Self::E2e => format!("package({E2E_PACKAGE})"),
         };
         let args = ["nextest", "run", "--locked", "--workspace", "--all-targets", "--status-level", "slow", "-E", &filter];
-        let run = Run::cargo(root, &args, SUITE_MINUTES).env("AMBIT_BIN", &binary.to_string_lossy());
-        let (lines, end) = run.lines(Keep::Stderr)?;
+        let (lines, end) = Run::cargo(root, &args, SUITE_MINUTES).lines(Keep::Stderr)?;
         match (lines.iter().rev().find_map(|line| nextest_summary(line)), end) {
             (Some(tally), Err(why)) if tally.failed == 0 => Err(why),
             (Some(tally), _) => Ok(tally),
@@ -65,7 +63,7 @@ impl Suite {
         }
     }
 
-    fn one_by_one(self, root: &Path, ambit: &Path) -> Result<Tally, String> {
+    fn one_by_one(self, root: &Path) -> Result<Tally, String> {
         let args = ["test", "--locked", "--workspace", "--all-targets", "--no-run", "--message-format", "json-render-diagnostics"];
         let built = Run::cargo(root, &args, SUITE_MINUTES).stdout()?;
         let e2e = root.join(E2E_FOLDER);
@@ -76,9 +74,8 @@ impl Suite {
             eprintln!("-- {} in {}", test.name, test.folder.display());
             // A bench measures nothing here: it runs each of its functions once.
             let args: &[&str] = if test.is_bench { &["--test"] } else { &[] };
-            let run = Run::new(&test.folder, &test.executable, args, BINARY_MINUTES)
-                .env("CARGO_MANIFEST_DIR", &test.folder.to_string_lossy())
-                .env("AMBIT_BIN", &ambit.to_string_lossy());
+            let run =
+                Run::new(&test.folder, &test.executable, args, BINARY_MINUTES).env("CARGO_MANIFEST_DIR", &test.folder.to_string_lossy());
             let (lines, end) = run.lines(Keep::Stdout)?;
             let mut counted = lines.iter().filter_map(|line| libtest_summary(line)).fold(Tally::default(), |mut sum, tally| {
                 sum.add(tally);
