@@ -141,7 +141,7 @@ mod tests {
         let sent = if failure.sent { "sent" } else { "unsent" };
         let fate = if failure.is_fate_unknown() { "unknown" } else { "known" };
         assert_eq!(format!("{sent} {fate} {:?}", failure.kind()), expected, "{outcome:?}");
-        assert_eq!(failure.unsent().is_fate_unknown(), false, "what was not sent had no effect: {outcome:?}");
+        assert!(!failure.unsent().is_fate_unknown(), "what was not sent had no effect: {outcome:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! announced as started is always announced as finished.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::bulkhead::{Bulkhead, Permit, Saturated};
 use crate::class::Row;
 use crate::classify::Outcome;
-use crate::deadline::{End, attempt_timeout};
+use crate::deadline::{End, after, attempt_timeout};
 use crate::failure::Failure;
 use crate::ledger::{Ledger, Reserve};
 use crate::leg::{Committed, Leg, LegRecord, Legs};
@@ -217,11 +217,13 @@ impl Policy {
     }
 
     async fn admit(&self, context: &mut CallContext<'_>, end: End) -> Result<Permit, PolicyError> {
+        // A permit that comes too late for a useful attempt is not waited for.
+        let latest = after(end.usable().saturating_sub(self.options.min_useful));
         let held = context.admission.take().filter(|permit| permit.is_of(&self.bulkhead));
         let admitted = match held {
             Some(permit) => Ok(permit),
-            None if context.fresh => self.bulkhead.admit_fresh(context.subject, end.at).await,
-            None => self.bulkhead.admit_continuing(context.subject, end.at).await,
+            None if context.fresh => self.bulkhead.admit_fresh(context.subject, latest).await,
+            None => self.bulkhead.admit_continuing(context.subject, latest).await,
         };
         admitted.map_err(PolicyError::Saturated)
     }
@@ -252,7 +254,8 @@ impl Policy {
         };
         context.committed.leg_starts();
         let flight = Flight::start(self, context, &leg);
-        let result = within(&leg, end.timer, timeout == self.options.attempt, send(leg)).await;
+        let sending = pin!(send(leg));
+        let result = within(&leg, end.timer, timeout == self.options.attempt, sending).await;
         let code = match &result {
             Ok(_) => &self.ok,
             Err(failure) => &failure.code,
@@ -354,8 +357,12 @@ impl std::fmt::Debug for Policy {
 }
 
 /// Runs one attempt until its head is due, and on until its end once the head is there.
-async fn within<T>(leg: &Leg<'_>, timer: Timer, full: bool, attempt: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let mut attempt = pin!(attempt);
+async fn within<T>(
+    leg: &Leg<'_>,
+    timer: Timer,
+    full: bool,
+    mut attempt: Pin<&mut impl Future<Output = Result<T, Failure>>>,
+) -> Result<T, Failure> {
     if let Ok(result) = timeout_at(leg.head_by, attempt.as_mut()).await {
         return result;
     }
