@@ -23,6 +23,23 @@ pub struct InvalidSessionId {
 }
 
 impl SessionId {
+    /// The id of no session.
+    pub const NIL: Self = Self([b'0'; ULID_CHARS]);
+
+    /// Takes the text form of a ULID, which is made outside; `None` if it is none.
+    #[must_use]
+    pub fn from_ulid(text: &str) -> Option<Self> {
+        let mut id = [0; ULID_CHARS];
+        if text.len() != ULID_CHARS {
+            return None;
+        }
+        for (place, byte) in id.iter_mut().zip(text.bytes()) {
+            *place = byte.to_ascii_uppercase();
+        }
+        // 26 characters carry 130 bits; the first may only use three of its five.
+        (id.iter().all(|b| CROCKFORD.contains(b)) && id[0] <= b'7').then_some(Self(id))
+    }
+
     /// The bare ULID, upper case, 26 characters.
     #[must_use]
     pub fn ulid(&self) -> &str {
@@ -38,18 +55,7 @@ impl FromStr for SessionId {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = || InvalidSessionId { text: text.chars().take(64).collect() };
         let ulid = text.strip_prefix("ses_").or_else(|| text.strip_prefix("resp_")).ok_or_else(invalid)?;
-        let mut id = [0; ULID_CHARS];
-        if ulid.len() != ULID_CHARS {
-            return Err(invalid());
-        }
-        for (place, byte) in id.iter_mut().zip(ulid.bytes()) {
-            *place = byte.to_ascii_uppercase();
-        }
-        // 26 characters carry 130 bits; the first may only use three of its five.
-        if !id.iter().all(|b| CROCKFORD.contains(b)) || id[0] > b'7' {
-            return Err(invalid());
-        }
-        Ok(Self(id))
+        Self::from_ulid(ulid).ok_or_else(invalid)
     }
 }
 
@@ -174,7 +180,15 @@ mod tests {
 
     #[test]
     fn what_is_no_session_id_is_refused_with_the_text() {
-        for text in ["", "ses_", "01K0Q8WZ5E7Y2M3N4P5Q6R7S8T", "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8", "ses_81K0Q8WZ5E7Y2M3N4P5Q6R7S8T", "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8U", "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7Sßx"] {
+        for text in [
+            "",
+            "ses_",
+            "01K0Q8WZ5E7Y2M3N4P5Q6R7S8T",
+            "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8",
+            "ses_81K0Q8WZ5E7Y2M3N4P5Q6R7S8T",
+            "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8U",
+            "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7Sßx",
+        ] {
             assert_eq!(text.parse::<SessionId>().unwrap_err().text, text);
         }
     }

@@ -48,13 +48,19 @@ pub const SETTLEMENT_MS_MAX: u64 = 120_000;
 pub const COMPENSATION_ATTEMPTS_KEYED: u32 = 5;
 /// Fewest output tokens a model call is worth making for.
 pub const OUTPUT_TOKENS_MIN: u64 = 16;
+/// Output tokens set aside for the last answer while earlier turns spend.
+pub const LAST_OUTPUT_TOKENS: u64 = 256;
+/// Characters added to each message by its role, ids and framing, for estimates.
+pub const MESSAGE_CHARS: u64 = 32;
 
-/// Events that do not depend on the number of calls: one retrieval, one cancellation, tightenings, resumptions, wakes.
-const EVENTS_FIXED: u32 = 2 + TIGHTENINGS_MAX + RESUMES_MAX + WAKES_MAX;
+/// Events that do not depend on the number of calls: one retrieval, a disconnection and a cancellation, tightenings,
+/// resumptions, wakes.
+/// One resumption too many ends the session, one more its settlement.
+const EVENTS_FIXED: u32 = 3 + TIGHTENINGS_MAX + (RESUMES_MAX + 2) + WAKES_MAX;
 /// Events of one model call: its answer or its failure.
 const EVENTS_MODEL_CALL: u32 = 1;
 /// Events of one tool call: decided, dispatched, finished, reconciled, compensated.
-const EVENTS_TOOL_CALL: u32 = 5;
+pub(crate) const EVENTS_TOOL_CALL: u32 = 5;
 // What the ceilings allow together fits the ceiling of events.
 const _: () = assert!(EVENTS_FIXED + EVENTS_MODEL_CALL * MODEL_CALLS_MAX + EVENTS_TOOL_CALL * TOOL_CALLS_MAX <= EVENTS_MAX);
 

@@ -85,8 +85,15 @@ pub enum RetryRefusal {
 
 impl RetryRefusal {
     /// Every refusal.
-    pub const ALL: [Self; 7] =
-        [Self::AttemptsUsed, Self::Allowance, Self::NoTime, Self::RetryAfterTooLong, Self::NotRepeatable, Self::OthersWait, Self::Committed];
+    pub const ALL: [Self; 7] = [
+        Self::AttemptsUsed,
+        Self::Allowance,
+        Self::NoTime,
+        Self::RetryAfterTooLong,
+        Self::NotRepeatable,
+        Self::OthersWait,
+        Self::Committed,
+    ];
 
     /// Its name as metric label.
     #[must_use]

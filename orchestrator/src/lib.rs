@@ -1,1 +1,33 @@
 //! Drivers that do what the session machine decides, and decide nothing.
+//!
+//! **Invariant:** an event is in the journal before a command that it caused runs; every reader of a session goes through
+//! its journal, so that no reader knows which driver ran; every task is tracked and ends when the process drains.
+
+mod agent;
+mod clock;
+mod content;
+mod driver;
+mod error;
+mod follow;
+mod ids;
+mod notice;
+mod orchestrator;
+mod progress;
+mod record;
+mod rendered;
+mod request;
+mod stream;
+mod view;
+
+pub use agent::Agent;
+pub use clock::{SessionClock, wall_ms};
+pub use content::{body_of, digest_of};
+pub use driver::live::Timeline;
+pub use error::{LookupError, StartError};
+pub use follow::{Followed, Said, SessionStream};
+pub use orchestrator::{CancelOnDrop, Orchestrator, OrchestratorOptions, Quiescence, Running, Sessions};
+pub use progress::StepTally;
+pub use record::Unreadable;
+pub use request::{LimitRefusal, LimitsWish, METADATA_KEY_MAX, METADATA_PAIRS_MAX, METADATA_VALUE_MAX, SessionRequest};
+pub use stream::{EventId, Remaining, limits_json};
+pub use view::{Degradation, EffectCounts, FailureView, Line, SessionView};

@@ -159,6 +159,8 @@ pub struct CallClass {
     pub compensable: bool,
     /// True if it can be undone from its arguments alone, also when nobody knows whether it took effect.
     pub compensable_blind: bool,
+    /// True if what undoes it honours a key, so that undoing may be repeated.
+    pub compensation_keyed: bool,
     /// True if the downstream can be asked whether it took effect.
     pub reconcilable: bool,
     /// True if its output may be believed.
@@ -233,6 +235,10 @@ pub enum Canceller {
     Disconnect,
     /// The process is going down and its patience is over.
     Shutdown,
+    /// The journal cannot be written any more.
+    StoreLost,
+    /// A recovery came to other decisions than the journal records, or cannot go on.
+    Recovery,
 }
 
 impl Event {

@@ -1,0 +1,105 @@
+//! The sessions that run in this process: how to reach each, and how many there are.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ambit_core::session::Canceller;
+use ambit_core::signal::{Signal, SignalSink, Subject};
+use ambit_core::{AttemptKind, SessionId, Step};
+use ambit_store::MessageId;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::record::Note;
+use crate::view::SessionView;
+
+/// Most messages that wait for one session. Pieces of text that find no place are sent with the next.
+pub(crate) const MAILBOX: usize = 64;
+
+/// What a running session can be told.
+pub(crate) enum Mail {
+    /// Somebody wants it to stop; `heard` is the message in the store that said so.
+    Cancel { by: Canceller, heard: Option<MessageId> },
+    /// A call that is no read wants to leave; answered `true` once that is durable.
+    Dispatch { step: Step, go: oneshot::Sender<bool> },
+    /// A piece of text has arrived.
+    Text { step: Step, offset: u64, text: String },
+    /// Something to show.
+    Note(Note),
+}
+
+/// One running session.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    pub(crate) mail: mpsc::Sender<Mail>,
+    pub(crate) verdict: watch::Receiver<Option<Arc<SessionView>>>,
+}
+
+/// All of them, by id.
+#[derive(Default)]
+pub(crate) struct Live {
+    sessions: Mutex<HashMap<SessionId, Handle>>,
+}
+
+impl Live {
+    pub(crate) fn insert(&self, id: SessionId, handle: Handle) {
+        self.lock().insert(id, handle);
+    }
+
+    pub(crate) fn remove(&self, id: SessionId) {
+        self.lock().remove(&id);
+    }
+
+    pub(crate) fn find(&self, id: SessionId) -> Option<Handle> {
+        self.lock().get(&id).cloned()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Handle> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Handle>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Passes signals on, and shows a session its own failed attempts as notes.
+///
+/// Given to gateway and executor in place of the sink itself. Never blocks: a full mailbox costs a note.
+pub struct Timeline {
+    pub(crate) live: Arc<Live>,
+    next: Arc<dyn SignalSink>,
+}
+
+impl Timeline {
+    /// Stands before `next`.
+    #[must_use]
+    pub fn before(next: Arc<dyn SignalSink>) -> Self {
+        Self { live: Arc::default(), next }
+    }
+
+    /// The sink behind.
+    pub(crate) fn sink(&self) -> &Arc<dyn SignalSink> {
+        &self.next
+    }
+}
+
+impl SignalSink for Timeline {
+    fn emit(&self, subject: Subject, signal: &Signal) {
+        self.next.emit(subject, signal);
+        let Signal::AttemptFinished { target, attempt, code, .. } = signal else { return };
+        let (Some(session), Some(step)) = (subject.session, subject.step) else { return };
+        if **code == *"ok" || **code == *"cancelled" {
+            return;
+        }
+        let kind: AttemptKind = *attempt;
+        if let Some(handle) = self.live.find(session) {
+            let note = Note::AttemptFailed { step, target: target.clone(), kind, code: code.clone() };
+            // Notes may be missing: nobody waits for room.
+            let _ = handle.mail.try_send(Mail::Note(note));
+        }
+    }
+}

@@ -1,0 +1,550 @@
+//! One session's task: appends each event to the journal, then runs the commands that it caused, then waits.
+//!
+//! **Invariant:** it decides nothing. An event is in the journal before any command that it caused runs. Reads and
+//! model calls are dropped with [`Command::Abandon`]; a write that was sent is waited for until the session is closed.
+//! The loop ends: the machine hears a bounded number of events, and everything it waits for has a deadline.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ambit_core::session::{
+    Canceller, Command, Decision, Event, Finding, FinishReason, Heard, ModelFault, PreparedCall, Reply, fingerprint,
+};
+use ambit_core::signal::{Signal, Subject};
+use ambit_core::{Axis, Gate, Reason, SessionId, Step, ToolCode, ToolResult, Verdict};
+use ambit_model_gateway::{Admission, ModelOutcome, Turn};
+use ambit_store::{Append, Content, Lease, MessageId, Need, Record, RecordKind, RowUpdate, StoreError};
+use ambit_tool_executor::ToolOutcome;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
+use tracing::{error, warn};
+
+use crate::clock::{SessionClock, wall_ms};
+use crate::content::Texts;
+use crate::driver::live::Mail;
+use crate::driver::steps::{Answer, Done, ModelStep, ToolStep};
+use crate::driver::{Equipment, Shared};
+use crate::progress::Progress;
+use crate::record::{self, Note};
+use crate::rendered::{Fencing, Rendered};
+use crate::view::{Around, SessionView};
+
+/// What a session's task begins with.
+pub(crate) struct Beginning {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) equipment: Equipment,
+    pub(crate) lease: Lease,
+    pub(crate) progress: Progress,
+    pub(crate) texts: Texts,
+    pub(crate) around: Around,
+    pub(crate) clock: SessionClock,
+    pub(crate) seq: u64,
+    pub(crate) admission: Option<Admission>,
+    /// Drawn for this session; fences untrusted output.
+    pub(crate) marker: u64,
+    pub(crate) mailbox: (mpsc::Sender<Mail>, mpsc::Receiver<Mail>),
+    pub(crate) verdict: watch::Sender<Option<Arc<SessionView>>>,
+}
+
+/// A running session.
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    equipment: Equipment,
+    id: SessionId,
+    lease: Lease,
+    progress: Progress,
+    texts: Texts,
+    around: Around,
+    clock: SessionClock,
+    seq: u64,
+    admission: Option<Admission>,
+    marker: u64,
+    rendered: Option<Box<Rendered>>,
+    steps: JoinSet<Done>,
+    running: HashMap<Id, (Step, bool)>,
+    handles: HashMap<Step, AbortHandle>,
+    mail: mpsc::Sender<Mail>,
+    mailbox: mpsc::Receiver<Mail>,
+    verdict: watch::Sender<Option<Arc<SessionView>>>,
+    waits: Vec<(Instant, Instant)>,
+    began: Instant,
+    /// Set once the journal cannot be written: nothing more is started.
+    lost: bool,
+}
+
+impl Session {
+    pub(crate) fn new(beginning: Beginning) -> Self {
+        let Beginning { shared, equipment, lease, progress, texts, around, clock, seq, admission, marker, mailbox, verdict } = beginning;
+        let (mail, mailbox) = mailbox;
+        Self {
+            shared,
+            equipment,
+            id: lease.session,
+            lease,
+            progress,
+            texts,
+            around,
+            clock,
+            seq,
+            admission,
+            marker,
+            rendered: None,
+            steps: JoinSet::new(),
+            running: HashMap::new(),
+            handles: HashMap::new(),
+            mail,
+            mailbox,
+            verdict,
+            waits: Vec::new(),
+            began: clock.instant(0),
+            lost: false,
+        }
+    }
+
+    /// Runs until the session is closed, or belongs to somebody else.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops every step with it, as a crash of the process would; the journal is consistent.
+    pub(crate) async fn run(mut self, commands: Vec<Command>) {
+        self.execute(commands);
+        while !self.lost && !self.progress.machine.is_closed() {
+            let wake = self.progress.machine.wake_at().map(|(at, _)| self.clock.instant(at));
+            tokio::select! {
+                biased;
+                Some(mail) = self.mailbox.recv() => self.told(mail).await,
+                Some(done) = self.steps.join_next_with_id() => self.answered(done).await,
+                () = until(wake) => self.hear(Event::Woke, None).await,
+            }
+        }
+        self.drop_reads();
+        // A write that was sent runs to its own end, whoever owns the session by then.
+        while self.steps.join_next().await.is_some() {}
+    }
+
+    /// Drops every step but writes that were sent.
+    fn drop_reads(&mut self) {
+        let effects = self.progress.machine.effects();
+        self.handles.retain(|step, handle| {
+            let sent = effects.iter().any(|effect| effect.step == *step);
+            if !sent {
+                handle.abort();
+            }
+            sent
+        });
+    }
+
+    /// First event after a takeover.
+    pub(crate) async fn resume(mut self, event: Event) {
+        self.emit(&Signal::SessionResumed { agent: self.equipment.agent.name.clone() });
+        self.hear(event, None).await;
+        self.run(Vec::new()).await;
+    }
+
+    async fn told(&mut self, mail: Mail) {
+        match mail {
+            Mail::Cancel { by, heard } => self.hear(Event::Cancelled { by }, heard).await,
+            Mail::Dispatch { step, go } => {
+                let may = self.heard(Event::Dispatched { step }, None).await == Heard::Applied && !self.lost;
+                // The step may have been dropped meanwhile; then nobody listens and nothing leaves.
+                let _ = go.send(may);
+            }
+            Mail::Text { step, offset, text } => {
+                let piece = self.texts.add(&text);
+                self.note(&Note::Text { step, offset, bytes: piece.bytes.into(), digest: piece.digest });
+            }
+            Mail::Note(note) => self.note(&note),
+        }
+    }
+
+    async fn answered(&mut self, done: Result<(Id, Done), JoinError>) {
+        match done {
+            Ok((id, Done { answer, waited })) => {
+                self.running.remove(&id);
+                self.waits.push(waited);
+                match answer {
+                    Answer::Model { step, outcome, rendered } => {
+                        self.handles.remove(&step);
+                        self.rendered = Some(rendered);
+                        let event = self.model_event(step, *outcome);
+                        self.hear(event, None).await;
+                    }
+                    Answer::Tool { step, outcome } => {
+                        self.handles.remove(&step);
+                        let event = self.tool_event(step, outcome);
+                        self.hear(event, None).await;
+                    }
+                    Answer::Ready(event) => self.hear(event, None).await,
+                }
+            }
+            Err(failed) => {
+                let Some((step, is_model)) = self.running.remove(&failed.id()) else { return };
+                self.handles.remove(&step);
+                if failed.is_panic() {
+                    error!(session = %self.id, %step, "a step panicked");
+                    let event = self.panic_event(step, is_model);
+                    self.hear(event, None).await;
+                }
+            }
+        }
+    }
+
+    /// Hears an event and does what it causes.
+    async fn hear(&mut self, event: Event, heard: Option<MessageId>) {
+        self.heard(event, heard).await;
+    }
+
+    /// Applies an event: machine, journal, then the commands. Nothing runs unless the event is in the journal.
+    async fn heard(&mut self, event: Event, message: Option<MessageId>) -> Heard {
+        let at = self.clock.now().max(self.progress.tally.last_at);
+        let body = record::write(&event);
+        let need = self.need(&event);
+        let had_verdict = self.progress.verdict().is_some();
+        let (heard, commands) = self.progress.hear(event, at);
+        if heard == Heard::Invalid {
+            error!(session = %self.id, phase = self.progress.machine.phase(), event = body, "an event that nobody asked for");
+        }
+        if heard != Heard::Applied {
+            if let Some(message) = message {
+                self.write(Append { heard: vec![message], ..Append::default() }, Need::Applied).await;
+            }
+            return heard;
+        }
+        self.seq += 1;
+        let record = Record { seq: self.seq, kind: RecordKind::Event, at_ms: at, body, fingerprint: fingerprint(&commands) };
+        let fell = self.progress.verdict().copied().filter(|_| !had_verdict);
+        let append = Append {
+            records: vec![record],
+            contents: self.texts.take_fresh().into_iter().map(|(digest, text)| Content { digest, text }).collect(),
+            row: self.row(fell.as_ref(), at),
+            heard: message.into_iter().collect(),
+        };
+        if self.write(append, need).await {
+            self.shown(&commands, fell.as_ref());
+            self.execute(commands);
+        } else {
+            self.journal_lost();
+        }
+        heard
+    }
+
+    /// Writes to the journal. False if it could not be written.
+    async fn write(&mut self, append: Append, need: Need) -> bool {
+        match self.shared.store.append(&self.lease, append, need).await {
+            Ok(()) => true,
+            Err(StoreError::NotOwner { .. }) => {
+                warn!(session = %self.id, "another process has taken the session over");
+                self.lost = true;
+                false
+            }
+            Err(failed) => {
+                error!(session = %self.id, error = %chain(&failed), "the journal cannot be written");
+                false
+            }
+        }
+    }
+
+    /// The journal is gone: nothing new is started, and whoever waits is told. The session itself is taken up again by
+    /// replay once its lease has run out, from the last record that was written.
+    fn journal_lost(&mut self) {
+        let taken_over = std::mem::replace(&mut self.lost, true);
+        self.drop_reads();
+        if self.progress.verdict().is_none() {
+            let _ = self.progress.hear(Event::Cancelled { by: Canceller::StoreLost }, self.clock.now());
+        }
+        if !taken_over && let Some(verdict) = self.progress.verdict().copied() {
+            self.ended(&verdict);
+        }
+        self.publish();
+    }
+
+    /// What changes in the session's row with this event.
+    fn row(&self, fell: Option<&Verdict>, at: u64) -> Option<RowUpdate> {
+        let closed = self.progress.machine.is_closed();
+        if fell.is_none() && !closed {
+            return None;
+        }
+        let wall = self.progress.machine.started().wall_ms.saturating_add(at);
+        Some(RowUpdate {
+            status: fell.map(|verdict| verdict.status.as_str()),
+            reason: fell.map(|verdict| verdict.reason.as_str()),
+            settlement: Some(self.progress.machine.settlement().as_str()),
+            verdict_ms: fell.map(|_| wall),
+            closed_ms: closed.then_some(wall),
+            release: closed,
+            ..RowUpdate::default()
+        })
+    }
+
+    /// What must survive a loss of power: that a write is about to leave, and what came of it.
+    fn need(&self, event: &Event) -> Need {
+        let of_write = |step: &Step| self.progress.machine.effects().iter().any(|effect| effect.step == *step);
+        match event {
+            Event::Dispatched { .. } | Event::Reconciled { .. } | Event::Compensated { .. } => Need::Durable,
+            Event::ToolFinished { step, .. } if of_write(step) => Need::Durable,
+            Event::ToolFinished { .. }
+            | Event::Retrieved { .. }
+            | Event::ModelReplied { .. }
+            | Event::ModelFailed { .. }
+            | Event::ApprovalDecided { .. }
+            | Event::Cancelled { .. }
+            | Event::LimitsTightened { .. }
+            | Event::Woke
+            | Event::Resumed => Need::Applied,
+        }
+    }
+
+    /// Tells callers and signals what the journal now holds.
+    fn shown(&mut self, commands: &[Command], fell: Option<&Verdict>) {
+        for command in commands {
+            if let Command::CallModel { last: Some(Reason::Limit(axis)), .. } = command {
+                self.emit(&Signal::LimitHit { agent: self.equipment.agent.name.clone(), axis: *axis });
+            }
+        }
+        if let Some(verdict) = fell {
+            self.ended(verdict);
+            self.publish();
+        }
+        if self.progress.machine.is_closed() {
+            self.around.closed_ms = Some(wall_ms());
+            let settlement = self.progress.machine.settlement();
+            self.emit(&Signal::SessionSettled { agent: self.equipment.agent.name.clone(), settlement });
+        }
+    }
+
+    fn publish(&self) {
+        let view = SessionView::of(&self.progress, &self.texts, &self.around, self.clock.now());
+        self.verdict.send_replace(Some(Arc::new(view)));
+    }
+
+    fn ended(&self, verdict: &Verdict) {
+        let (machine, now) = (&self.progress.machine, Instant::now());
+        let (limits, spent) = (machine.limits(), machine.spent());
+        let duration = now.saturating_duration_since(self.began);
+        let elapsed = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        if let Reason::Limit(axis) = verdict.reason {
+            self.emit(&Signal::LimitHit { agent: self.equipment.agent.name.clone(), axis });
+        }
+        self.emit(&Signal::SessionEnded {
+            agent: self.equipment.agent.name.clone(),
+            status: verdict.status,
+            reason: verdict.reason,
+            duration,
+            overhead: duration.saturating_sub(union(&self.waits)),
+            overrun: Duration::from_millis(elapsed.saturating_sub(limits.deadline_ms)),
+            model_calls: spent.model_calls,
+            tool_calls: spent.tool_calls,
+            remaining: vec![
+                (Axis::Deadline, share(elapsed, limits.deadline_ms)),
+                (Axis::ModelCalls, share(spent.model_calls.into(), limits.model_calls.into())),
+                (Axis::ToolCalls, share(spent.tool_calls.into(), limits.tool_calls.into())),
+                (Axis::ModelAttempts, share(spent.model_attempts.into(), limits.model_attempts.into())),
+                (Axis::ToolAttempts, share(spent.tool_attempts.into(), limits.tool_attempts.into())),
+                (Axis::TotalTokens, share(spent.tokens(), limits.total_tokens)),
+                (Axis::CostUsd, share(spent.cost.0, limits.cost_usd.0)),
+                (Axis::Transcript, share(machine.transcript().bytes(), limits.transcript)),
+                (Axis::Events, share(machine.events().into(), limits.events.into())),
+            ],
+        });
+    }
+
+    fn emit(&self, signal: &Signal) {
+        self.shared.timeline.sink().emit(self.subject(None), signal);
+    }
+
+    fn subject(&self, step: Option<Step>) -> Subject {
+        Subject { session: Some(self.id), step }
+    }
+
+    /// Appends a note; nobody waits for it. Its text, if any, goes into the content with the next event.
+    fn note(&mut self, note: &Note) {
+        let at = self.clock.now().max(self.progress.tally.last_at);
+        self.seq += 1;
+        let record = Record { seq: self.seq, kind: RecordKind::Note, at_ms: at, body: record::write(note), fingerprint: 0 };
+        let contents = self.texts.take_fresh().into_iter().map(|(digest, text)| Content { digest, text }).collect();
+        let _ = self.shared.store.note(&self.lease, record, contents);
+    }
+
+    fn execute(&mut self, commands: Vec<Command>) {
+        for command in commands {
+            match command {
+                Command::CallModel { step, allowance, max_output, last, nudge } => {
+                    let mut rendered = self.rendered.take().unwrap_or_else(|| Box::new(Rendered::new(&self.progress.machine, &self.texts)));
+                    let fencing = Fencing { trusted: &self.equipment.trusted, marker: self.marker };
+                    rendered.catch_up(&self.progress.machine, &self.texts, &fencing);
+                    let model = ModelStep {
+                        step,
+                        chain: self.equipment.chain.clone(),
+                        rendered,
+                        tools: self.equipment.tools.clone(),
+                        last,
+                        nudge,
+                        max_output,
+                        allowance,
+                        deadline: self.clock.instant(allowance.deadline),
+                        subject: self.subject(Some(step)),
+                        admission: self.admission.take(),
+                        mail: self.mail.clone(),
+                    };
+                    let handle = self.steps.spawn(model.run());
+                    self.running.insert(handle.id(), (step, true));
+                    self.handles.insert(step, handle);
+                }
+                Command::CallTool { step, allowance, tool, arguments, again } => {
+                    let tool = ToolStep {
+                        step,
+                        executor: self.shared.executor.clone(),
+                        tool,
+                        arguments: self.texts.get(arguments),
+                        key: format!("{}.{step}", self.id),
+                        allowance,
+                        deadline: self.clock.instant(allowance.deadline),
+                        output_cap: self.progress.machine.limits().tool_output as usize,
+                        subject: self.subject(Some(step)),
+                        mail: self.mail.clone(),
+                        again,
+                    };
+                    let handle = self.steps.spawn(tool.run());
+                    self.running.insert(handle.id(), (step, false));
+                    self.handles.insert(step, handle);
+                }
+                Command::Abandon { step } => {
+                    if let Some(handle) = self.handles.remove(&step) {
+                        handle.abort();
+                    }
+                }
+                // No configuration of this version leads to these: retrieval, approvals and what settles effects are
+                // refused where they are asked for. Each has its one honest answer all the same.
+                Command::Retrieve { step, .. } => self.ready(Event::Retrieved { step, passages: None, tainting: false }),
+                Command::AskApproval { step, .. } => self.ready(Event::ApprovalDecided { step, decision: Decision::Deny }),
+                Command::Reconcile { step, .. } => self.ready(Event::Reconciled { step, finding: Finding::Unknown }),
+                Command::Compensate { step, .. } => self.ready(Event::Compensated { step, undone: false }),
+                // The verdict is in the journal and was published with it; what is held for a call is given back.
+                Command::Finish(_) => self.admission = None,
+            }
+        }
+    }
+
+    fn ready(&mut self, event: Event) {
+        let now = Instant::now();
+        self.steps.spawn(async move { Done { answer: Answer::Ready(event), waited: (now, now) } });
+    }
+
+    fn model_event(&mut self, step: Step, outcome: ModelOutcome) -> Event {
+        let ModelOutcome { attempts, result } = outcome;
+        match result {
+            Ok(turn) => Event::ModelReplied { step, attempts, reply: self.reply(turn) },
+            Err(failure) => {
+                warn!(session = %self.id, %step, code = &*failure.code, status = failure.status, "no turn: {}", failure.detail);
+                self.around.failure = Some(Arc::new(crate::view::FailureView {
+                    code: failure.code,
+                    detail: failure.detail,
+                    retry_after: failure.retry_after,
+                }));
+                let partial = failure.partial.map(|text| self.texts.add(&text));
+                Event::ModelFailed { step, attempts, fault: failure.fault, partial }
+            }
+        }
+    }
+
+    /// A turn with its calls prepared. The calls of a turn that was cut off are refused whole: nobody knows what the
+    /// missing end would have said.
+    fn reply(&mut self, turn: Turn) -> Reply {
+        let cut = turn.finish == FinishReason::Length;
+        let calls = turn
+            .calls
+            .iter()
+            .map(|call| {
+                let prepared = self.equipment.offer.prepare(&call.name, &call.arguments);
+                let (gate, refusal) = if cut { (Gate::Refuse(ToolCode::CallTruncated), None) } else { (prepared.gate, prepared.refusal) };
+                PreparedCall {
+                    id: call.id.clone(),
+                    tool: prepared.tool,
+                    arguments: self.texts.add(&prepared.arguments),
+                    canonical: prepared.canonical,
+                    gate,
+                    refusal: refusal.map(|text| self.texts.add(&text)),
+                    class: prepared.class,
+                }
+            })
+            .collect();
+        Reply {
+            text: turn.text.map(|text| self.texts.add(&text)),
+            calls,
+            carry: turn.carry.map(|carry| self.texts.add(&carry)),
+            finish: turn.finish,
+            tokens_per_kchar: turn.tokens_per_kchar,
+        }
+    }
+
+    fn tool_event(&mut self, step: Step, outcome: ToolOutcome) -> Event {
+        let ToolOutcome { attempts, code, text, truncated } = outcome;
+        Event::ToolFinished { step, attempts, result: ToolResult { code, body: Some(self.texts.add(&text)), truncated } }
+    }
+
+    fn panic_event(&self, step: Step, is_model: bool) -> Event {
+        if is_model {
+            return Event::ModelFailed { step, attempts: Vec::new(), fault: ModelFault::Internal, partial: None };
+        }
+        let sent = self.progress.machine.effects().iter().any(|effect| effect.step == step);
+        let code = if sent { ToolCode::OutcomeUnknown } else { ToolCode::ToolError };
+        Event::ToolFinished { step, attempts: Vec::new(), result: ToolResult::bare(code) }
+    }
+}
+
+async fn until(wake: Option<Instant>) {
+    match wake {
+        Some(wake) => sleep_until(wake).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What is left of a limit, from 0 to 1.
+fn share(used: u64, limit: u64) -> f64 {
+    if limit == 0 {
+        return 0.0;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+    let share = limit.saturating_sub(used) as f64 / limit as f64;
+    share
+}
+
+/// Time in which at least one step was waited for.
+fn union(waits: &[(Instant, Instant)]) -> Duration {
+    let mut sorted = waits.to_vec();
+    sorted.sort_unstable();
+    let mut total = Duration::ZERO;
+    let mut covered: Option<Instant> = None;
+    for (from, to) in sorted {
+        let from = covered.map_or(from, |covered| covered.max(from));
+        total += to.saturating_duration_since(from);
+        covered = Some(covered.map_or(to, |covered| covered.max(to)));
+    }
+    total
+}
+
+/// An error and all that is behind it, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text.push_str(": ");
+        text.push_str(&source.to_string());
+        next = source.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn overlapping_waits_are_counted_once() {
+        let now = Instant::now();
+        let at = |ms: u64| now + Duration::from_millis(ms);
+        assert_eq!(union(&[(at(10), at(30)), (at(0), at(20)), (at(50), at(60)), (at(52), at(55))]), Duration::from_millis(40));
+        assert_eq!(union(&[]), Duration::ZERO);
+    }
+}

@@ -1,0 +1,143 @@
+//! Why a session was not let in, or could not be found.
+
+use ambit_core::{ErrorKind, Origin, SessionId};
+use ambit_model_gateway::Refusal;
+use ambit_store::StoreError;
+
+use crate::record::Unreadable;
+use crate::request::LimitRefusal;
+
+/// Why no session was started. Nothing was journalled and nothing was sent.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No such agent.
+    #[error("agent `{name}` does not exist")]
+    AgentNotFound {
+        /// As asked for.
+        name: String,
+        /// Those that exist.
+        known: Vec<String>,
+    },
+    /// The request names tools that the agent does not have.
+    #[error("the agent has no tool {names:?}")]
+    UnknownTools {
+        /// As asked for.
+        names: Vec<String>,
+        /// Those that it has.
+        known: Vec<String>,
+    },
+    /// The request asks for more than the agent allows.
+    #[error("limits above those of the agent")]
+    LimitsTooHigh(Vec<LimitRefusal>),
+    /// Instructions and input are longer than the limit.
+    #[error("the prompt has {chars} characters, the limit is {limit}")]
+    PromptTooLarge {
+        /// As counted.
+        chars: u64,
+        /// The limit `prompt_chars`.
+        limit: u32,
+    },
+    /// Instructions, input and tools do not fit the model's window.
+    #[error("the prompt needs about {tokens} tokens, the window has {window}")]
+    ContextTooLong {
+        /// As estimated.
+        tokens: u64,
+        /// The smallest window of the chain.
+        window: u64,
+    },
+    /// The deadline had passed before anything was done.
+    #[error("the deadline had passed on arrival")]
+    DeadlineExceeded,
+    /// The model's permits are taken.
+    #[error("no permit for a model call is free")]
+    Saturated(#[source] Refusal),
+    /// As many sessions run as may.
+    #[error("{max} sessions are running, which is the limit")]
+    Overloaded {
+        /// The setting `server.max_in_flight`.
+        max: usize,
+    },
+    /// The process is going down.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    /// The journal could not be written.
+    #[error("the session could not be recorded")]
+    Store(#[source] StoreError),
+    /// Our own fault: the configuration names a chain that is not there.
+    #[error("chain `{chain}` of agent `{agent}` does not exist")]
+    NoChain {
+        /// The agent.
+        agent: String,
+        /// The chain that it names.
+        chain: String,
+    },
+}
+
+impl StartError {
+    /// What kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::AgentNotFound { .. } => ErrorKind::NotFound,
+            Self::UnknownTools { .. } | Self::LimitsTooHigh(_) | Self::PromptTooLarge { .. } | Self::ContextTooLong { .. } => {
+                ErrorKind::Invalid
+            }
+            Self::DeadlineExceeded => ErrorKind::DeadlineExceeded,
+            Self::Saturated(_) | Self::Overloaded { .. } => ErrorKind::LimitReached,
+            Self::ShuttingDown => ErrorKind::Unavailable,
+            Self::Store(error) => error.kind(),
+            Self::NoChain { .. } => ErrorKind::Internal,
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        match self {
+            Self::AgentNotFound { .. }
+            | Self::UnknownTools { .. }
+            | Self::LimitsTooHigh(_)
+            | Self::PromptTooLarge { .. }
+            | Self::ContextTooLong { .. }
+            | Self::DeadlineExceeded => Origin::Caller,
+            Self::Saturated(_) | Self::Overloaded { .. } | Self::ShuttingDown | Self::NoChain { .. } => Origin::Us,
+            Self::Store(_) => Origin::Store,
+        }
+    }
+}
+
+/// Why a session cannot be shown or told something.
+#[derive(Debug, thiserror::Error)]
+pub enum LookupError {
+    /// There is none of this id.
+    #[error("session `{0}` does not exist")]
+    NotFound(SessionId),
+    /// The store does not answer.
+    #[error("the session could not be read")]
+    Store(#[source] StoreError),
+    /// Its journal cannot be understood.
+    #[error("the session's journal cannot be understood")]
+    Unreadable(#[source] Unreadable),
+}
+
+impl LookupError {
+    /// What kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotFound(_) => ErrorKind::NotFound,
+            Self::Store(error) => error.kind(),
+            Self::Unreadable(_) => ErrorKind::Internal,
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        match self {
+            Self::NotFound(_) => Origin::Caller,
+            Self::Store(_) => Origin::Store,
+            Self::Unreadable(_) => Origin::Us,
+        }
+    }
+}

@@ -1,0 +1,588 @@
+//! The door to all sessions: start, look, follow, cancel, drain.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ambit_core::limit::MESSAGE_CHARS;
+use ambit_core::session::{CallCeiling, Canceller, Event, InputItem, MACHINE_VERSION, OfferedTool, Speaker, Started, fingerprint};
+use ambit_core::signal::{Signal, Subject};
+use ambit_core::{Limits, SessionId};
+use ambit_model_gateway::Gateway;
+use ambit_store::{Content, Lease, Need, NewSession, Page, Record, RecordKind, SessionRow, Store, StoreError};
+use ambit_tool_executor::Executor;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{error, info};
+
+use crate::agent::Agent;
+use crate::clock::{SessionClock, wall_ms};
+use crate::content::Texts;
+use crate::driver::live::{Handle, MAILBOX, Mail, Timeline};
+use crate::driver::local::{Beginning, Session, chain as causes};
+use crate::driver::recovery::{Rebuilt, rebuild, texts};
+use crate::driver::{Equipment, Shared};
+use crate::error::{LookupError, StartError};
+use crate::follow::SessionStream;
+use crate::ids::Ids;
+use crate::progress::Progress;
+use crate::record;
+use crate::request::SessionRequest;
+use crate::view::{Around, SessionView};
+
+/// How often sessions are looked for whose owner is gone.
+const TAKE_OVER_EVERY: Duration = Duration::from_secs(2);
+/// Most sessions taken over at once; the rest follows at the next look.
+const TAKE_OVER_MAX: NonZeroU32 = NonZeroU32::MIN.saturating_add(31);
+/// Wait after the inbox could not be read.
+const INBOX_BACK_OFF: Duration = Duration::from_secs(1);
+
+/// What an orchestrator is built from.
+pub struct OrchestratorOptions {
+    /// Most sessions that run at once in this process.
+    pub max_in_flight: usize,
+    /// The agents.
+    pub agents: Vec<Agent>,
+    /// Revision of the configuration, kept with each session.
+    pub config_revision: Arc<str>,
+    /// Seed of ids and fences.
+    pub seed: u64,
+    /// True if sessions of other processes that are gone are taken over. Off for a process that runs one session.
+    pub take_over: bool,
+}
+
+/// Runs sessions. Cheap to clone.
+#[derive(Clone)]
+pub struct Orchestrator {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    in_flight: Arc<Semaphore>,
+    max_in_flight: usize,
+    config_revision: Arc<str>,
+    rng: Mutex<StdRng>,
+    ids: Ids,
+    tasks: TaskTracker,
+    background: TaskTracker,
+    stop: CancellationToken,
+    draining: AtomicBool,
+}
+
+/// A session that was started here. Dropping it changes nothing; see [`Running::cancel_on_drop`].
+pub struct Running {
+    /// Which.
+    pub id: SessionId,
+    /// Its limits.
+    pub limits: Limits,
+    verdict: watch::Receiver<Option<Arc<SessionView>>>,
+    mail: mpsc::Sender<Mail>,
+}
+
+/// Cancels its session when dropped, as a caller who went away.
+pub struct CancelOnDrop(Option<mpsc::Sender<Mail>>);
+
+/// One page of sessions.
+#[derive(Debug)]
+pub struct Sessions {
+    /// Rows, in the order asked for.
+    pub rows: Vec<SessionRow>,
+    /// True if there are more behind them.
+    pub has_more: bool,
+}
+
+/// What must be zero once nothing is going on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Quiescence {
+    /// Sessions with a task.
+    pub sessions: usize,
+    /// Requests that the store has not answered.
+    pub store_queue: usize,
+}
+
+impl Running {
+    /// Waits for the verdict, at most until `until`.
+    ///
+    /// # Cancel safety
+    /// Waiting again loses nothing.
+    pub async fn verdict(&mut self, until: Option<Instant>) -> Option<Arc<SessionView>> {
+        wait(&mut self.verdict, until).await
+    }
+
+    /// A guard that cancels the session if its caller goes away.
+    #[must_use]
+    pub fn cancel_on_drop(&self) -> CancelOnDrop {
+        CancelOnDrop(Some(self.mail.clone()))
+    }
+}
+
+impl CancelOnDrop {
+    /// The caller was answered: nothing is cancelled any more.
+    pub fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(mail) = self.0.take() {
+            // A full mailbox means 64 messages for one session: it ends at its deadline then.
+            let _ = mail.try_send(Mail::Cancel { by: Canceller::Disconnect, heard: None });
+        }
+    }
+}
+
+impl Orchestrator {
+    /// Opens the doors, and begins to look for sessions whose owner is gone.
+    #[must_use]
+    pub fn open(
+        options: OrchestratorOptions,
+        store: Store,
+        gateway: Arc<Gateway>,
+        executor: Arc<Executor>,
+        timeline: Arc<Timeline>,
+    ) -> Self {
+        let OrchestratorOptions { max_in_flight, agents, config_revision, seed, take_over } = options;
+        let agents = agents.into_iter().map(|agent| (agent.name.clone(), Arc::new(agent))).collect();
+        let inner = Arc::new(Inner {
+            shared: Arc::new(Shared { store, gateway, executor, timeline, agents }),
+            in_flight: Arc::new(Semaphore::new(max_in_flight)),
+            max_in_flight,
+            config_revision,
+            rng: Mutex::new(StdRng::seed_from_u64(seed)),
+            ids: Ids::seeded(seed),
+            tasks: TaskTracker::new(),
+            background: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            draining: AtomicBool::new(false),
+        });
+        let this = Self { inner };
+        if take_over {
+            this.inner.background.spawn(this.clone().watch_for_orphans());
+        }
+        this.inner.background.spawn(this.clone().watch_the_inbox());
+        this
+    }
+
+    /// The agents, by name.
+    #[must_use]
+    pub fn agents(&self) -> &BTreeMap<Arc<str>, Arc<Agent>> {
+        &self.inner.shared.agents
+    }
+
+    /// What runs the tools.
+    #[must_use]
+    pub fn executor(&self) -> &Arc<Executor> {
+        &self.inner.shared.executor
+    }
+
+    /// What calls the models.
+    #[must_use]
+    pub fn gateway(&self) -> &Arc<Gateway> {
+        &self.inner.shared.gateway
+    }
+
+    /// Where everything is kept.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.inner.shared.store
+    }
+
+    /// False once the process is going down.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !self.inner.draining.load(Ordering::Acquire)
+    }
+
+    /// True if another session would find a place at this moment.
+    #[must_use]
+    pub fn has_place(&self) -> bool {
+        self.inner.in_flight.available_permits() > 0
+    }
+
+    /// What is going on at the moment.
+    #[must_use]
+    pub fn quiescence(&self) -> Quiescence {
+        Quiescence { sessions: self.inner.shared.timeline.live.count(), store_queue: self.inner.shared.store.gauges().queued }
+    }
+
+    /// Starts a session: checks everything cheap first, then takes a place and the model's first permit, then journals.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing was journalled or sent then.
+    ///
+    /// # Cancel safety
+    /// Dropped before the journal answered, the session may exist without a task; it is taken over once its lease is out.
+    pub async fn start(&self, request: SessionRequest) -> Result<Running, StartError> {
+        let shared = &self.inner.shared;
+        if !self.is_ready() {
+            return Err(StartError::ShuttingDown);
+        }
+        let agent = shared.agents.get(&*request.agent).cloned().ok_or_else(|| StartError::AgentNotFound {
+            name: request.agent.chars().take(128).collect(),
+            known: shared.agents.keys().map(ToString::to_string).collect(),
+        })?;
+        let limits = request.limits(&agent).map_err(StartError::LimitsTooHigh)?;
+        let clock = SessionClock::starting(request.arrived);
+        if clock.now() >= limits.deadline_ms {
+            return Err(StartError::DeadlineExceeded);
+        }
+        let chars = count(&agent.instructions) + request.input.iter().map(|text| count(text)).sum::<u64>();
+        if chars > u64::from(limits.prompt_chars) {
+            return Err(StartError::PromptTooLarge { chars, limit: limits.prompt_chars });
+        }
+        let equipment = self.equip(&agent, &request)?;
+        let ceiling = ceiling(&equipment);
+        if let Some(window) = ceiling.context_window {
+            let framing = MESSAGE_CHARS * (request.input.len() as u64 + 1);
+            let tokens = (chars + framing + u64::from(ceiling.tools_chars)).div_ceil(3);
+            if tokens >= window {
+                return Err(StartError::ContextTooLong { tokens, window });
+            }
+        }
+        let place =
+            self.inner.in_flight.clone().try_acquire_owned().map_err(|_| StartError::Overloaded { max: self.inner.max_in_flight })?;
+        let id = self.inner.ids.next();
+        let subject = Subject { session: Some(id), step: None };
+        let admission = equipment.chain.admit(subject, clock.instant(limits.reserve_at())).await.map_err(StartError::Saturated)?;
+
+        let mut known = Texts::default();
+        let input = request.input.iter().map(|text| InputItem { speaker: Speaker::User, body: known.add(text) }).collect();
+        let tools =
+            equipment.offer.declarations().map(|tool| OfferedTool { name: tool.name, schema: tool.digest, effect: tool.class.effect });
+        let at = clock.now();
+        let started = Arc::new(Started {
+            machine: MACHINE_VERSION,
+            session: id,
+            agent: agent.name.clone(),
+            agent_version: agent.version(),
+            principal: request.principal,
+            limits,
+            on_limit: request.on_limit,
+            taint: agent.taint,
+            tainted: false,
+            saga: None,
+            retrieval: false,
+            instructions: known.add(&agent.instructions),
+            input,
+            tools: tools.collect(),
+            ceiling,
+            wall_ms: wall_ms().saturating_sub(at),
+            config_revision: self.inner.config_revision.clone(),
+        });
+        let (progress, commands) = Progress::start(started.clone(), at);
+        let record =
+            Record { seq: 1, kind: RecordKind::Event, at_ms: at, body: record::write(&*started), fingerprint: fingerprint(&commands) };
+        let need = if request.durable { Need::Durable } else { Need::Applied };
+        let lease = shared
+            .store
+            .create(
+                NewSession {
+                    id,
+                    agent: agent.name.clone(),
+                    tenant: started.principal.tenant.clone(),
+                    principal: started.principal.id.clone(),
+                    previous: None,
+                    status: "running",
+                    created_ms: started.wall_ms,
+                    deadline_ms: started.wall_ms.saturating_add(limits.deadline_ms),
+                    metadata: record::write(&request.metadata),
+                    started: record,
+                    contents: known.take_fresh().into_iter().map(|(digest, text)| Content { digest, text }).collect(),
+                },
+                need,
+            )
+            .await
+            .map_err(StartError::Store)?;
+        shared.timeline.sink().emit(Subject { session: Some(id), step: None }, &Signal::SessionStarted { agent: agent.name.clone() });
+        let around = Around { metadata: request.metadata, closed_ms: None, failure: None };
+        let (verdict, mail) = self.launch(place, move |shared, marker, mailbox, verdict| {
+            let beginning = Beginning {
+                shared,
+                equipment,
+                lease,
+                progress,
+                texts: known,
+                around,
+                clock,
+                seq: 1,
+                admission: Some(admission),
+                marker,
+                mailbox,
+                verdict,
+            };
+            (id, Session::new(beginning), First::Commands(commands))
+        });
+        Ok(Running { id, limits, verdict, mail })
+    }
+
+    /// A session as it stands, from its journal; with everything said, if asked for.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read.
+    pub async fn view(&self, id: SessionId, transcript: bool) -> Result<SessionView, LookupError> {
+        let store = &self.inner.shared.store;
+        let rebuilt = rebuild(store, id).await?;
+        let now = wall_ms().saturating_sub(rebuilt.row.created_ms).max(rebuilt.progress.tally.last_at);
+        if transcript {
+            let texts = texts(store, id).await?;
+            return Ok(SessionView::of(&rebuilt.progress, &texts, &rebuilt.around, now).with_transcript(&rebuilt.progress, &texts));
+        }
+        let texts = answer_text(store, id, &rebuilt.progress).await?;
+        Ok(SessionView::of(&rebuilt.progress, &texts, &rebuilt.around, now))
+    }
+
+    /// Waits for a session's verdict, at most until `until`; `None` if it has none by then or runs elsewhere.
+    pub async fn wait(&self, id: SessionId, until: Instant) -> Option<Arc<SessionView>> {
+        let mut verdict = self.inner.shared.timeline.live.find(id)?.verdict;
+        wait(&mut verdict, Some(until)).await
+    }
+
+    /// One page of sessions.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn list(&self, page: Page) -> Result<Sessions, LookupError> {
+        let listing = self.inner.shared.store.sessions(page).await.map_err(LookupError::Store)?;
+        Ok(Sessions { rows: listing.rows, has_more: listing.has_more })
+    }
+
+    /// Follows a session's events from the first, live after that.
+    ///
+    /// # Errors
+    /// If there is none, or the store cannot be read.
+    pub async fn follow(&self, id: SessionId, settlement: bool) -> Result<SessionStream, LookupError> {
+        let store = &self.inner.shared.store;
+        store.session(id).await.map_err(LookupError::Store)?.ok_or(LookupError::NotFound(id))?;
+        Ok(SessionStream::new(store.clone(), id, settlement))
+    }
+
+    /// Asks a session to stop, wherever it runs. Asking again changes nothing.
+    ///
+    /// # Errors
+    /// If there is none, or the store cannot be reached.
+    pub async fn cancel(&self, id: SessionId, by: Canceller) -> Result<(), LookupError> {
+        let shared = &self.inner.shared;
+        if let Some(handle) = shared.timeline.live.find(id)
+            && handle.mail.send(Mail::Cancel { by, heard: None }).await.is_ok()
+        {
+            return Ok(());
+        }
+        match shared.store.inbox_put(id, "cancel", record::write(&Event::Cancelled { by }), Need::Applied).await {
+            Ok(()) | Err(StoreError::SessionClosed { .. } | StoreError::InboxFull { .. }) => Ok(()),
+            Err(StoreError::NotFound { .. }) => Err(LookupError::NotFound(id)),
+            Err(failed) => Err(LookupError::Store(failed)),
+        }
+    }
+
+    /// Takes no more sessions, waits for those that run at most `patience`, then cancels them and waits once more.
+    ///
+    /// What is not settled by then is left to whoever takes its lease.
+    pub async fn drain(&self, patience: Duration, hurry: &CancellationToken) {
+        self.inner.draining.store(true, Ordering::Release);
+        self.inner.stop.cancel();
+        self.inner.tasks.close();
+        tokio::select! {
+            () = self.inner.tasks.wait() => {}
+            () = sleep(patience) => {}
+            () = hurry.cancelled() => {}
+        }
+        for handle in self.inner.shared.timeline.live.all() {
+            let _ = handle.mail.try_send(Mail::Cancel { by: Canceller::Shutdown, heard: None });
+        }
+        let _ = tokio::time::timeout(patience.min(Duration::from_secs(5)), self.inner.tasks.wait()).await;
+        self.inner.background.close();
+        self.inner.background.wait().await;
+    }
+
+    fn equip(&self, agent: &Arc<Agent>, request: &SessionRequest) -> Result<Equipment, StartError> {
+        let chosen = |name: &Arc<str>| {
+            request.tools_allow.as_ref().is_none_or(|allow| allow.iter().any(|tool| **tool == **name))
+                && !request.tools_deny.iter().any(|tool| **tool == **name)
+        };
+        let full = self.inner.shared.executor.offer(&agent.tools, request.principal.clone());
+        let known: Vec<Arc<str>> = full.declarations().map(|tool| tool.name).collect();
+        let wished = request.tools_allow.iter().flatten().chain(&request.tools_deny);
+        let names: Vec<String> = wished.filter(|name| !known.iter().any(|tool| **tool == ***name)).cloned().collect();
+        if !names.is_empty() {
+            return Err(StartError::UnknownTools { names, known: known.iter().map(ToString::to_string).collect() });
+        }
+        let offer = full.only(|name| known.iter().any(|tool| **tool == *name && chosen(tool)));
+        self.equipment(agent, offer)
+    }
+
+    fn equipment(&self, agent: &Arc<Agent>, offer: ambit_tool_executor::Offer) -> Result<Equipment, StartError> {
+        let chain = self.inner.shared.gateway.chain(&agent.chain).cloned();
+        let chain = chain.ok_or_else(|| StartError::NoChain { agent: agent.name.to_string(), chain: agent.chain.to_string() })?;
+        Ok(Equipment::new(agent.clone(), chain, offer))
+    }
+
+    /// Starts a session's task; gives its verdict and its mailbox.
+    fn launch(
+        &self,
+        place: OwnedSemaphorePermit,
+        make: impl FnOnce(
+            Arc<Shared>,
+            u64,
+            (mpsc::Sender<Mail>, mpsc::Receiver<Mail>),
+            watch::Sender<Option<Arc<SessionView>>>,
+        ) -> (SessionId, Session, First),
+    ) -> (watch::Receiver<Option<Arc<SessionView>>>, mpsc::Sender<Mail>) {
+        let shared = self.inner.shared.clone();
+        let marker = self.inner.rng.lock().unwrap_or_else(PoisonError::into_inner).random();
+        let (mail, mailbox) = mpsc::channel(MAILBOX);
+        let (tell, verdict) = watch::channel(None);
+        let (id, session, first) = make(shared.clone(), marker, (mail.clone(), mailbox), tell);
+        shared.timeline.live.insert(id, Handle { mail: mail.clone(), verdict: verdict.clone() });
+        let gone = Gone { shared, id };
+        self.inner.tasks.spawn(async move {
+            let _gone = gone;
+            match first {
+                First::Commands(commands) => Box::pin(session.run(commands)).await,
+                First::Event(event) => Box::pin(session.resume(event)).await,
+            }
+            drop(place);
+        });
+        (verdict, mail)
+    }
+
+    async fn watch_for_orphans(self) {
+        while !self.inner.stop.is_cancelled() {
+            match self.inner.shared.store.take_over(TAKE_OVER_MAX).await {
+                Ok(leases) => {
+                    for lease in leases {
+                        self.take_up(lease).await;
+                    }
+                }
+                Err(failed) => error!(error = %causes(&failed), "sessions without an owner cannot be looked for"),
+            }
+            tokio::select! {
+                () = sleep(TAKE_OVER_EVERY) => {}
+                () = self.inner.stop.cancelled() => {}
+            }
+        }
+    }
+
+    /// Goes on with a session whose owner is gone.
+    async fn take_up(&self, lease: Lease) {
+        let store = &self.inner.shared.store;
+        let id = lease.session;
+        // Waits for a place like everybody; the lease is renewed meanwhile.
+        let Ok(place) = self.inner.in_flight.clone().acquire_owned().await else { return };
+        let rebuilt = match rebuild(store, id).await {
+            Ok(rebuilt) => rebuilt,
+            Err(failed) => {
+                error!(session = %id, error = %causes(&failed), "a session without an owner cannot be rebuilt");
+                return;
+            }
+        };
+        let Ok(texts) = texts(store, id).await else { return };
+        let Rebuilt { progress, around, seq, agrees, .. } = rebuilt;
+        let started = progress.machine.started().clone();
+        let agent = self.inner.shared.agents.get(&started.agent);
+        let same = agent.filter(|agent| agent.version() == started.agent_version);
+        let goes_on = agrees && same.is_some();
+        // A session that cannot go on is ended and settled from what its journal records; any agent's name will do.
+        let agent = same.cloned().unwrap_or_else(|| Arc::new(Agent::departed(&started, self.any_chain())));
+        let names: Vec<Arc<str>> = started.tools.iter().map(|tool| tool.name.clone()).collect();
+        let offer =
+            self.inner.shared.executor.offer(&agent.tools, started.principal.clone()).only(|name| names.iter().any(|own| **own == *name));
+        let Ok(equipment) = self.equipment(&agent, offer) else {
+            error!(session = %id, "a session without an owner has no chain to go on with");
+            return;
+        };
+        let clock = SessionClock::resuming(started.wall_ms, progress.tally.last_at);
+        let event = if goes_on { Event::Resumed } else { Event::Cancelled { by: Canceller::Recovery } };
+        info!(session = %id, goes_on, "taking up a session");
+        let _ = self.launch(place, move |shared, marker, mailbox, verdict| {
+            let beginning =
+                Beginning { shared, equipment, lease, progress, texts, around, clock, seq, admission: None, marker, mailbox, verdict };
+            (id, Session::new(beginning), First::Event(event))
+        });
+    }
+
+    /// A chain for a session that will not call a model any more.
+    fn any_chain(&self) -> Arc<str> {
+        self.inner.shared.agents.values().next().map_or_else(|| "default".into(), |agent| agent.chain.clone())
+    }
+
+    async fn watch_the_inbox(self) {
+        while !self.inner.stop.is_cancelled() {
+            let messages = tokio::select! {
+                messages = self.inner.shared.store.inbox_next() => messages,
+                () = self.inner.stop.cancelled() => return,
+            };
+            match messages {
+                Ok(messages) => {
+                    for message in messages {
+                        let Some(handle) = self.inner.shared.timeline.live.find(message.session) else { continue };
+                        if let Ok(Event::Cancelled { by }) = record::read_event(0, &message.body) {
+                            // A full mailbox leaves the message in the store for the next owner.
+                            let _ = handle.mail.try_send(Mail::Cancel { by, heard: Some(message.id) });
+                        }
+                    }
+                }
+                Err(failed) => {
+                    error!(error = %causes(&failed), "the inbox cannot be read");
+                    sleep(INBOX_BACK_OFF).await;
+                }
+            }
+        }
+    }
+}
+
+/// What a session's task does first.
+enum First {
+    Commands(Vec<ambit_core::session::Command>),
+    Event(Event),
+}
+
+/// Takes a session off the list when its task ends, however it ends.
+struct Gone {
+    shared: Arc<Shared>,
+    id: SessionId,
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.shared.timeline.live.remove(self.id);
+    }
+}
+
+async fn wait(verdict: &mut watch::Receiver<Option<Arc<SessionView>>>, until: Option<Instant>) -> Option<Arc<SessionView>> {
+    let fell = verdict.wait_for(Option::is_some);
+    match until {
+        Some(until) => tokio::time::timeout_at(until, fell).await.ok()?.ok().and_then(|view| view.clone()),
+        None => fell.await.ok().and_then(|view| view.clone()),
+    }
+}
+
+/// The text of the answer, so that a view without a transcript reads one text only.
+pub(crate) async fn answer_text(store: &Store, id: SessionId, progress: &Progress) -> Result<Texts, LookupError> {
+    let machine = &progress.machine;
+    let answer = machine.verdict().map_or_else(|| machine.transcript().last_text(), |verdict| verdict.answer);
+    let Some(answer) = answer else { return Ok(Texts::default()) };
+    let text = store.content(id, answer.digest).await.map_err(LookupError::Store)?;
+    Ok(Texts::stored(text.map(|text| (answer.digest, text))))
+}
+
+fn ceiling(equipment: &Equipment) -> CallCeiling {
+    let ceiling = equipment.chain.ceiling();
+    CallCeiling {
+        attempts: ceiling.attempts,
+        context_window: ceiling.context_window,
+        price: ceiling.price,
+        tools_chars: u32::try_from(equipment.tools.chars()).unwrap_or(u32::MAX),
+    }
+}
+
+fn count(text: &str) -> u64 {
+    text.chars().count() as u64
+}

@@ -1,0 +1,29 @@
+//! Exit codes, as the documentation lists them.
+
+use std::process::ExitCode;
+
+use ambit_core::{Axis, Reason, Status, Verdict};
+
+pub(crate) const DONE: u8 = 0;
+pub(crate) const FAILURE: u8 = 1;
+pub(crate) const USAGE: u8 = 2;
+pub(crate) const INCOMPLETE: u8 = 3;
+pub(crate) const FAILED: u8 = 4;
+pub(crate) const UNAVAILABLE: u8 = 69;
+pub(crate) const SATURATED: u8 = 75;
+pub(crate) const CONFIG: u8 = 78;
+pub(crate) const DEADLINE: u8 = 124;
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// What a session's verdict says to a shell.
+pub(crate) fn of_verdict(verdict: &Verdict) -> ExitCode {
+    ExitCode::from(match (verdict.status, verdict.reason) {
+        (Status::Completed, _) => DONE,
+        (Status::Incomplete, Reason::Limit(Axis::Deadline)) => DEADLINE,
+        (Status::Failed, Reason::Saturated) => SATURATED,
+        (Status::Failed, Reason::ModelUnavailable | Reason::StoreLost) => UNAVAILABLE,
+        (Status::Cancelled, _) => INTERRUPTED,
+        (Status::Incomplete, _) => INCOMPLETE,
+        (Status::Failed, _) => FAILED,
+    })
+}

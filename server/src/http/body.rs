@@ -1,0 +1,341 @@
+//! The body of `POST /v1/sessions`: read as a whole, with everything that is wrong said at once, each with its pointer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ambit_core::session::OnLimit;
+use ambit_orchestrator::{LimitsWish, METADATA_KEY_MAX, METADATA_PAIRS_MAX, METADATA_VALUE_MAX};
+use serde_json::{Map, Value};
+
+use crate::http::problem::FieldError;
+
+/// Most pieces of input.
+const INPUT_ITEMS_MAX: usize = 256;
+
+/// A request for a session as its body has it.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct SessionBody {
+    pub(crate) agent: String,
+    pub(crate) input: Vec<Arc<str>>,
+    pub(crate) limits: LimitsWish,
+    pub(crate) tools_allow: Option<Vec<String>>,
+    pub(crate) tools_deny: Vec<String>,
+    pub(crate) on_limit: OnLimit,
+    pub(crate) metadata: BTreeMap<String, String>,
+    pub(crate) stream: bool,
+    pub(crate) background: bool,
+    /// Whether the session goes on without its caller; `None` where the caller does not say.
+    pub(crate) continues: Option<bool>,
+}
+
+/// Reads a body.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub(crate) fn read(value: &Value) -> Result<SessionBody, Vec<FieldError>> {
+    let mut reader = Reader::default();
+    let Some(object) = reader.object(value, "") else { return Err(reader.errors) };
+    let mut body = SessionBody::default();
+    for (key, value) in object {
+        let at = pointer("", key);
+        match key.as_str() {
+            "agent" => body.agent = reader.text(value, &at).unwrap_or_default().to_owned(),
+            "input" => body.input = reader.input(value, &at),
+            "limits" => body.limits = reader.limits(value, &at),
+            "tools" => reader.tools(value, &at, &mut body),
+            "on_limit" => {
+                body.on_limit = match reader.choice(value, &at, &["answer", "stop"]) {
+                    Some("stop") => OnLimit::Stop,
+                    _ => OnLimit::Answer,
+                }
+            }
+            "metadata" => body.metadata = reader.metadata(value, &at),
+            "stream" => body.stream = reader.boolean(value, &at),
+            "background" => body.background = reader.boolean(value, &at),
+            "on_disconnect" => body.continues = reader.choice(value, &at, &["cancel", "continue"]).map(|choice| choice == "continue"),
+            "previous_session_id" => reader.wrong(&at, "continuing a session is not built yet"),
+            "response_format" => reader.wrong(&at, "response formats are not built yet"),
+            "resilience" => reader.wrong(&at, "switching resilience off for one request is not built yet"),
+            _ => reader
+                .wrong(&at, "unknown field; there are agent, input, limits, tools, on_limit, metadata, stream, background, on_disconnect"),
+        }
+    }
+    if !object.contains_key("agent") {
+        reader.wrong("/agent", "is required: the name of an agent, see GET /v1/agents");
+    }
+    if !object.contains_key("input") {
+        reader.wrong("/input", "is required: a text, or a list of messages");
+    }
+    if body.stream && body.background {
+        reader.wrong("/background", "a background session is followed through its events; leave `stream` out");
+    }
+    if reader.errors.is_empty() { Ok(body) } else { Err(reader.errors) }
+}
+
+#[derive(Default)]
+struct Reader {
+    errors: Vec<FieldError>,
+}
+
+impl Reader {
+    fn wrong(&mut self, at: &str, detail: impl Into<String>) {
+        self.errors.push(FieldError { detail: detail.into(), pointer: at.into() });
+    }
+
+    fn expected(&mut self, at: &str, what: &str, got: &Value) {
+        let got = match got {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::Array(_) => "a list",
+            Value::Object(_) => "an object",
+        };
+        self.wrong(at, format!("expected {what}, got {got}"));
+    }
+
+    fn object<'a>(&mut self, value: &'a Value, at: &str) -> Option<&'a Map<String, Value>> {
+        let object = value.as_object();
+        if object.is_none() {
+            self.expected(at, "an object", value);
+        }
+        object
+    }
+
+    fn text<'a>(&mut self, value: &'a Value, at: &str) -> Option<&'a str> {
+        match value.as_str() {
+            Some("") => {
+                self.wrong(at, "is empty");
+                None
+            }
+            Some(text) => Some(text),
+            None => {
+                self.expected(at, "a string", value);
+                None
+            }
+        }
+    }
+
+    fn boolean(&mut self, value: &Value, at: &str) -> bool {
+        value.as_bool().unwrap_or_else(|| {
+            self.expected(at, "true or false", value);
+            false
+        })
+    }
+
+    fn choice<'a>(&mut self, value: &'a Value, at: &str, choices: &[&str]) -> Option<&'a str> {
+        match value.as_str() {
+            Some(text) if choices.contains(&text) => Some(text),
+            _ => {
+                self.wrong(at, format!("expected one of {}", choices.join(", ")));
+                None
+            }
+        }
+    }
+
+    /// A text, or messages of the user: `{"role": "user", "content": text | [{"type": "input_text", "text"}]}`.
+    fn input(&mut self, value: &Value, at: &str) -> Vec<Arc<str>> {
+        match value {
+            Value::String(_) => self.text(value, at).map(Arc::from).into_iter().collect(),
+            Value::Array(items) if items.is_empty() => {
+                self.wrong(at, "is empty");
+                Vec::new()
+            }
+            Value::Array(items) if items.len() > INPUT_ITEMS_MAX => {
+                self.wrong(at, format!("has {} items, at most {INPUT_ITEMS_MAX} are taken", items.len()));
+                Vec::new()
+            }
+            Value::Array(items) => {
+                items.iter().enumerate().filter_map(|(index, item)| self.message(item, &pointer(at, &index.to_string()))).collect()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+                self.expected(at, "a string or a list of messages", value);
+                Vec::new()
+            }
+        }
+    }
+
+    fn message(&mut self, value: &Value, at: &str) -> Option<Arc<str>> {
+        let message = self.object(value, at)?;
+        for key in message.keys().filter(|key| !["type", "role", "content"].contains(&key.as_str())) {
+            self.wrong(&pointer(at, key), "unknown field; a message has role and content");
+        }
+        if let Some(kind) = message.get("type") {
+            self.choice(kind, &pointer(at, "type"), &["message"]);
+        }
+        match message.get("role") {
+            Some(role) if role == "user" => {}
+            Some(_) => self.wrong(&pointer(at, "role"), "only messages of the user can be given"),
+            None => self.wrong(&pointer(at, "role"), "is required"),
+        }
+        let content = pointer(at, "content");
+        match message.get("content") {
+            Some(Value::Array(parts)) => {
+                let texts: Vec<&str> =
+                    parts.iter().enumerate().filter_map(|(index, part)| self.part(part, &pointer(&content, &index.to_string()))).collect();
+                Some(texts.concat().into())
+            }
+            Some(value) => self.text(value, &content).map(Arc::from),
+            None => {
+                self.wrong(&content, "is required");
+                None
+            }
+        }
+    }
+
+    fn part<'a>(&mut self, value: &'a Value, at: &str) -> Option<&'a str> {
+        let part = self.object(value, at)?;
+        if !matches!(part.get("type").and_then(Value::as_str), Some("input_text" | "text")) {
+            self.wrong(&pointer(at, "type"), "only parts of type input_text can be given");
+        }
+        match part.get("text") {
+            Some(text) => self.text(text, &pointer(at, "text")),
+            None => {
+                self.wrong(&pointer(at, "text"), "is required");
+                None
+            }
+        }
+    }
+
+    fn limits(&mut self, value: &Value, at: &str) -> LimitsWish {
+        let mut wish = LimitsWish::default();
+        let Some(limits) = self.object(value, at) else { return wish };
+        for (key, value) in limits {
+            let at = pointer(at, key);
+            match key.as_str() {
+                "deadline_ms" => wish.deadline_ms = self.count(value, &at, 1),
+                "model_calls" => wish.model_calls = self.count(value, &at, 1),
+                "tool_calls" => wish.tool_calls = self.count(value, &at, 0),
+                "model_attempts" => wish.model_attempts = self.count(value, &at, 1),
+                "tool_attempts" => wish.tool_attempts = self.count(value, &at, 0),
+                "total_tokens" => wish.total_tokens = self.count(value, &at, 1),
+                "cost_usd" => match value.as_f64() {
+                    Some(usd) if usd >= 0.0 && usd.is_finite() => wish.cost_usd = Some(usd),
+                    _ => self.expected(&at, "a number of dollars, not below 0", value),
+                },
+                _ => self.wrong(
+                    &at,
+                    "unknown limit; there are deadline_ms, model_calls, tool_calls, model_attempts, tool_attempts, total_tokens, cost_usd",
+                ),
+            }
+        }
+        wish
+    }
+
+    fn count(&mut self, value: &Value, at: &str, least: u64) -> Option<u64> {
+        match value.as_u64() {
+            Some(count) if count >= least => Some(count),
+            _ => {
+                self.wrong(at, format!("expected a whole number, at least {least}; unlimited is no value"));
+                None
+            }
+        }
+    }
+
+    fn tools(&mut self, value: &Value, at: &str, body: &mut SessionBody) {
+        let Some(tools) = self.object(value, at) else { return };
+        for (key, value) in tools {
+            let at = pointer(at, key);
+            match key.as_str() {
+                "allow" => body.tools_allow = Some(self.names(value, &at)),
+                "deny" => body.tools_deny = self.names(value, &at),
+                _ => self.wrong(&at, "unknown field; there are allow and deny"),
+            }
+        }
+    }
+
+    fn names(&mut self, value: &Value, at: &str) -> Vec<String> {
+        let Some(names) = value.as_array() else {
+            self.expected(at, "a list of names", value);
+            return Vec::new();
+        };
+        let name = |(index, name): (usize, &Value)| self.text(name, &pointer(at, &index.to_string())).map(str::to_owned);
+        names.iter().take(INPUT_ITEMS_MAX).enumerate().filter_map(name).collect()
+    }
+
+    fn metadata(&mut self, value: &Value, at: &str) -> BTreeMap<String, String> {
+        let Some(pairs) = self.object(value, at) else { return BTreeMap::new() };
+        if pairs.len() > METADATA_PAIRS_MAX {
+            self.wrong(at, format!("has {} pairs, at most {METADATA_PAIRS_MAX} are kept", pairs.len()));
+        }
+        let mut kept = BTreeMap::new();
+        for (key, value) in pairs.iter().take(METADATA_PAIRS_MAX) {
+            let at = pointer(at, key);
+            if key.chars().count() > METADATA_KEY_MAX {
+                self.wrong(&at, format!("the key is longer than {METADATA_KEY_MAX} characters"));
+            }
+            match value.as_str() {
+                Some(text) if text.chars().count() > METADATA_VALUE_MAX => {
+                    self.wrong(&at, format!("is longer than {METADATA_VALUE_MAX} characters"));
+                }
+                Some(text) => {
+                    kept.insert(key.clone(), text.to_owned());
+                }
+                None => self.expected(&at, "a string", value),
+            }
+        }
+        kept
+    }
+}
+
+/// The pointer of a member (RFC 6901).
+fn pointer(at: &str, key: &str) -> String {
+    format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(body: Value, pointers: &[&str]) {
+        let errors = read(&body).map_or_else(|errors| errors, |_| Vec::new());
+        let got: Vec<&str> = errors.iter().map(|error| error.pointer.as_str()).collect();
+        assert_eq!(got, pointers, "{body} {errors:?}");
+    }
+
+    #[test]
+    fn everything_wrong_is_said_at_once_with_its_place() {
+        check(
+            json!({"agent": 1, "input": "", "limits": {"model_calls": 0, "speed": 1}, "nope": 1}),
+            &["/agent", "/input", "/limits/model_calls", "/limits/speed", "/nope"],
+        );
+        check(json!({}), &["/agent", "/input"]);
+        check(json!([]), &[""]);
+        check(json!({"agent": "a", "input": [{"role": "system", "content": "x"}]}), &["/input/0/role"]);
+        check(
+            json!({"agent": "a", "input": [{"role": "user", "content": [{"type": "image"}]}]}),
+            &["/input/0/content/0/type", "/input/0/content/0/text"],
+        );
+        check(json!({"agent": "a", "input": "x", "tools": {"allow": "t"}, "on_limit": "explode"}), &["/tools/allow", "/on_limit"]);
+        check(json!({"agent": "a", "input": "x", "a/b~c": 1}), &["/a~1b~0c"]);
+    }
+
+    #[test]
+    fn what_is_not_built_says_so() {
+        let errors = read(&json!({"agent": "a", "input": "x", "previous_session_id": "ses_"})).unwrap_err();
+        assert_eq!(errors[0].detail, "continuing a session is not built yet");
+    }
+
+    #[test]
+    fn metadata_is_had_at_its_bounds_and_refused_one_past_them() {
+        let pairs = |n: usize| (0..n).map(|i| (format!("k{i}"), json!("v"))).collect::<Map<_, _>>();
+        check(json!({"agent": "a", "input": "x", "metadata": pairs(16)}), &[]);
+        check(json!({"agent": "a", "input": "x", "metadata": pairs(17)}), &["/metadata"]);
+        check(json!({"agent": "a", "input": "x", "metadata": {"k": "v".repeat(512)}}), &[]);
+        check(json!({"agent": "a", "input": "x", "metadata": {"k": "v".repeat(513)}}), &["/metadata/k"]);
+    }
+
+    #[test]
+    fn a_full_body_is_read() {
+        let body = read(&json!({
+            "agent": "ops", "input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "text", "text": "b"}]}],
+            "limits": {"deadline_ms": 1000, "cost_usd": 0.5}, "tools": {"deny": ["t"]}, "on_limit": "stop", "on_disconnect": "continue",
+        }))
+        .unwrap();
+        assert_eq!((body.agent.as_str(), &*body.input[0]), ("ops", "ab"));
+        assert_eq!((body.limits.deadline_ms, body.limits.cost_usd), (Some(1_000), Some(0.5)));
+        assert_eq!((body.on_limit, body.continues), (OnLimit::Stop, Some(true)));
+    }
+}

@@ -1,0 +1,395 @@
+//! The only place where errors become HTTP: `application/problem+json` (RFC 9457) with an OpenAI `error` member.
+//!
+//! An error means that no model turn was completed and no tool was called: a retry repeats nothing.
+
+use std::time::Duration;
+
+use ambit_core::{Cause, ErrorKind, Reason, SessionId, Status, Verdict};
+use ambit_orchestrator::{LookupError, SessionView, StartError};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Longest `Retry-After` in its header; clients ignore more. The JSON member tells the truth.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+/// When to come back after a refusal for load.
+const OVERLOADED_RETRY: Duration = Duration::from_secs(1);
+/// When to come back to a server that is being replaced.
+const SHUTDOWN_RETRY: Duration = Duration::from_secs(2);
+
+/// A code that a caller may meet. Few, and never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum Code {
+    InvalidRequest,
+    LimitsTooHigh,
+    PromptTooLarge,
+    ContextTooLong,
+    Forbidden,
+    NotFound,
+    MethodNotAllowed,
+    AgentNotFound,
+    SessionNotFound,
+    PayloadTooLarge,
+    UnsupportedMediaType,
+    Saturated,
+    Overloaded,
+    ShuttingDown,
+    ModelUnavailable,
+    ModelRejected,
+    StoreUnavailable,
+    DeadlineExceeded,
+    Internal,
+}
+
+impl Code {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "INVALID_REQUEST",
+            Self::LimitsTooHigh => "LIMITS_TOO_HIGH",
+            Self::PromptTooLarge => "PROMPT_TOO_LARGE",
+            Self::ContextTooLong => "CONTEXT_TOO_LONG",
+            Self::Forbidden => "FORBIDDEN",
+            Self::NotFound => "NOT_FOUND",
+            Self::MethodNotAllowed => "METHOD_NOT_ALLOWED",
+            Self::AgentNotFound => "AGENT_NOT_FOUND",
+            Self::SessionNotFound => "SESSION_NOT_FOUND",
+            Self::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
+            Self::UnsupportedMediaType => "UNSUPPORTED_MEDIA_TYPE",
+            Self::Saturated => "SATURATED",
+            Self::Overloaded => "OVERLOADED",
+            Self::ShuttingDown => "SHUTTING_DOWN",
+            Self::ModelUnavailable => "MODEL_UNAVAILABLE",
+            Self::ModelRejected => "MODEL_REJECTED",
+            Self::StoreUnavailable => "STORE_UNAVAILABLE",
+            Self::DeadlineExceeded => "DEADLINE_EXCEEDED",
+            Self::Internal => "INTERNAL",
+        }
+    }
+
+    pub(crate) const fn status(self) -> StatusCode {
+        match self {
+            Self::InvalidRequest | Self::LimitsTooHigh | Self::PromptTooLarge | Self::ContextTooLong | Self::ModelRejected => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::NotFound | Self::AgentNotFound | Self::SessionNotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Saturated | Self::Overloaded | Self::ShuttingDown | Self::ModelUnavailable | Self::StoreUnavailable => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "The request cannot be understood",
+            Self::LimitsTooHigh => "The limits asked for are above the agent's",
+            Self::PromptTooLarge => "The prompt is longer than allowed",
+            Self::ContextTooLong => "The prompt does not fit the model",
+            Self::Forbidden => "This is not allowed",
+            Self::NotFound => "There is nothing here",
+            Self::MethodNotAllowed => "This method is not offered here",
+            Self::AgentNotFound => "There is no such agent",
+            Self::SessionNotFound => "There is no such session",
+            Self::PayloadTooLarge => "The body is larger than allowed",
+            Self::UnsupportedMediaType => "The body is not JSON",
+            Self::Saturated => "Every permit for a model call is taken",
+            Self::Overloaded => "As many sessions run as may",
+            Self::ShuttingDown => "The server is shutting down",
+            Self::ModelUnavailable => "No model could be used",
+            Self::ModelRejected => "The provider refused the request",
+            Self::StoreUnavailable => "The journal cannot be written or read",
+            Self::DeadlineExceeded => "The deadline passed before the first turn",
+            Self::Internal => "Ambit made a mistake",
+        }
+    }
+
+    /// The OpenAI clients' words for the same.
+    const fn openai(self) -> (&'static str, &'static str) {
+        match self {
+            Self::InvalidRequest => ("invalid_request_error", "invalid_request"),
+            Self::LimitsTooHigh => ("invalid_request_error", "limits_too_high"),
+            Self::PromptTooLarge => ("invalid_request_error", "prompt_too_large"),
+            Self::ContextTooLong => ("invalid_request_error", "context_length_exceeded"),
+            Self::Forbidden => ("permission_error", "forbidden"),
+            Self::NotFound => ("invalid_request_error", "not_found"),
+            Self::MethodNotAllowed => ("invalid_request_error", "method_not_allowed"),
+            Self::AgentNotFound => ("invalid_request_error", "model_not_found"),
+            Self::SessionNotFound => ("invalid_request_error", "session_not_found"),
+            Self::PayloadTooLarge => ("invalid_request_error", "payload_too_large"),
+            Self::UnsupportedMediaType => ("invalid_request_error", "unsupported_media_type"),
+            Self::Saturated | Self::Overloaded => ("server_error", "server_overloaded"),
+            Self::ShuttingDown => ("server_error", "shutting_down"),
+            Self::ModelUnavailable => ("server_error", "model_unavailable"),
+            Self::ModelRejected => ("invalid_request_error", "model_rejected"),
+            Self::StoreUnavailable => ("server_error", "store_unavailable"),
+            Self::DeadlineExceeded => ("server_error", "deadline_exceeded"),
+            Self::Internal => ("server_error", "internal"),
+        }
+    }
+
+    const fn is_retryable(self) -> bool {
+        match self {
+            Self::Saturated | Self::Overloaded | Self::ShuttingDown | Self::ModelUnavailable | Self::StoreUnavailable => true,
+            Self::InvalidRequest
+            | Self::LimitsTooHigh
+            | Self::PromptTooLarge
+            | Self::ContextTooLong
+            | Self::Forbidden
+            | Self::NotFound
+            | Self::MethodNotAllowed
+            | Self::AgentNotFound
+            | Self::SessionNotFound
+            | Self::PayloadTooLarge
+            | Self::UnsupportedMediaType
+            | Self::ModelRejected
+            | Self::DeadlineExceeded
+            | Self::Internal => false,
+        }
+    }
+}
+
+/// One thing that is wrong with a request, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct FieldError {
+    /// What is wrong, and what is allowed.
+    pub(crate) detail: String,
+    /// JSON pointer into the body, or the name of a parameter or header.
+    pub(crate) pointer: String,
+}
+
+/// An error as it leaves.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Problem {
+    /// URI reference that names the kind of problem.
+    #[serde(rename = "type")]
+    kind: String,
+    title: &'static str,
+    status: u16,
+    /// What happened this time.
+    detail: String,
+    code: Code,
+    retryable: bool,
+    /// When to come back, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+    /// Why no model could be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<FieldError>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
+    error: OpenAiError,
+}
+
+/// The same for clients of the OpenAI API.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct OpenAiError {
+    message: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    param: Option<String>,
+    code: &'static str,
+}
+
+impl Problem {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        let (kind, openai) = code.openai();
+        Self {
+            kind: format!("/problems/{}", code.as_str().to_ascii_lowercase().replace('_', "-")),
+            title: code.title(),
+            status: code.status().as_u16(),
+            error: OpenAiError { message: detail.clone(), kind, param: None, code: openai },
+            detail,
+            code,
+            retryable: code.is_retryable(),
+            retry_after_ms: None,
+            cause: None,
+            errors: Vec::new(),
+            session_id: None,
+        }
+    }
+
+    /// All that is wrong with a request, at once.
+    pub(crate) fn invalid(errors: Vec<FieldError>) -> Self {
+        let first = errors.first().map_or_else(String::new, |error| format!("`{}`: {}", error.pointer, error.detail));
+        let more = errors.len().saturating_sub(1);
+        let detail = if more == 0 { first } else { format!("{first} (and {more} more)") };
+        let mut problem = Self::new(Code::InvalidRequest, detail);
+        problem.error.param = errors.first().map(|error| error.pointer.clone());
+        problem.errors = errors;
+        problem
+    }
+
+    pub(crate) fn overloaded(max: usize) -> Self {
+        Self::new(Code::Overloaded, format!("{max} sessions are running, which is the limit (server.max_in_flight)"))
+            .retry_after(OVERLOADED_RETRY)
+    }
+
+    pub(crate) fn shutting_down() -> Self {
+        Self::new(Code::ShuttingDown, "the server takes no new sessions").retry_after(SHUTDOWN_RETRY)
+    }
+
+    pub(crate) fn retry_after(mut self, after: Duration) -> Self {
+        self.retry_after_ms = Some(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
+    pub(crate) fn session(mut self, id: SessionId) -> Self {
+        self.session_id = Some(id.to_string());
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Why a session was not let in.
+    pub(crate) fn of_start(failed: &StartError) -> Self {
+        match failed {
+            StartError::AgentNotFound { name, known } => {
+                Self::new(Code::AgentNotFound, format!("agent `{name}` does not exist; there are: {}", known.join(", ")))
+            }
+            StartError::UnknownTools { names, known } => Self::invalid(
+                names
+                    .iter()
+                    .map(|name| FieldError {
+                        detail: format!("the agent has no tool `{name}`; it has: {}", known.join(", ")),
+                        pointer: "/tools".into(),
+                    })
+                    .collect(),
+            ),
+            StartError::LimitsTooHigh(refusals) => {
+                let errors: Vec<FieldError> = refusals
+                    .iter()
+                    .map(|refusal| {
+                        let field = if refusal.axis == ambit_core::Axis::Deadline { "deadline_ms" } else { refusal.axis.as_str() };
+                        FieldError {
+                            detail: format!("{} is above the agent's limit of {}", refusal.wished, refusal.allowed),
+                            pointer: format!("/limits/{field}"),
+                        }
+                    })
+                    .collect();
+                let mut problem = Self::invalid(errors.clone());
+                problem = Self { errors, ..Self::new(Code::LimitsTooHigh, problem.detail) };
+                problem
+            }
+            StartError::PromptTooLarge { chars, limit } => Self::new(
+                Code::PromptTooLarge,
+                format!("instructions and input have {chars} characters, the limit is {limit} (limits.prompt_chars)"),
+            ),
+            StartError::ContextTooLong { tokens, window } => {
+                Self::new(Code::ContextTooLong, format!("the prompt needs about {tokens} tokens, the model's window has {window}"))
+            }
+            StartError::DeadlineExceeded => Self::new(Code::DeadlineExceeded, "the deadline had passed on arrival; nothing was sent"),
+            StartError::Saturated(refusal) => Self::new(Code::Saturated, refusal.to_string()).retry_after(refusal.retry_after),
+            StartError::Overloaded { max } => Self::overloaded(*max),
+            StartError::ShuttingDown => Self::shutting_down(),
+            StartError::Store(failed) => Self::of_store(failed),
+            StartError::NoChain { .. } => Self::new(Code::Internal, "the agent's chain does not exist"),
+        }
+    }
+
+    fn of_store(failed: &ambit_store::StoreError) -> Self {
+        match failed.kind() {
+            ErrorKind::Internal => Self::new(Code::Internal, "the journal is not as it should be"),
+            ErrorKind::Invalid
+            | ErrorKind::Unauthenticated
+            | ErrorKind::Forbidden
+            | ErrorKind::NotFound
+            | ErrorKind::Conflict
+            | ErrorKind::LimitReached
+            | ErrorKind::Unavailable
+            | ErrorKind::DeadlineExceeded
+            | ErrorKind::Cancelled => Self::new(Code::StoreUnavailable, failed.to_string()).retry_after(OVERLOADED_RETRY),
+        }
+    }
+
+    /// Why a session cannot be shown.
+    pub(crate) fn of_lookup(failed: &LookupError) -> Self {
+        match failed {
+            LookupError::NotFound(id) => Self::new(Code::SessionNotFound, format!("session `{id}` does not exist")),
+            LookupError::Store(failed) => Self::of_store(failed),
+            LookupError::Unreadable(_) => Self::new(Code::Internal, "the session's journal cannot be understood"),
+        }
+    }
+
+    /// The error that a verdict is for a caller who waits, if it is one: only where a retry repeats nothing.
+    pub(crate) fn of_verdict(view: &SessionView) -> Option<Self> {
+        let Verdict { status, reason, cause, untouched, answer } = view.verdict?;
+        if !untouched || answer.is_some() {
+            return None;
+        }
+        let words = view.failure.as_ref().map(|failure| failure.detail.clone());
+        let after = view.failure.as_ref().and_then(|failure| failure.retry_after);
+        let (code, detail) = match (status, reason) {
+            (Status::Failed, Reason::ModelUnavailable) => (Code::ModelUnavailable, words.unwrap_or_else(|| "no model answered".into())),
+            (Status::Failed, Reason::ModelRejected) => {
+                (Code::ModelRejected, words.unwrap_or_else(|| "the provider refused the request".into()))
+            }
+            (Status::Failed, Reason::Context) => {
+                (Code::ContextTooLong, words.unwrap_or_else(|| "the prompt does not fit the model's window".into()))
+            }
+            (Status::Failed, Reason::Saturated) => {
+                (Code::Saturated, words.unwrap_or_else(|| "no permit for a model call could be had".into()))
+            }
+            (Status::Failed, Reason::StoreLost) => (Code::StoreUnavailable, "the journal could not be written".into()),
+            (Status::Failed, Reason::Internal) => (Code::Internal, "the session could not go on; quote the request id".into()),
+            (Status::Incomplete, Reason::Limit(ambit_core::Axis::Deadline)) => (
+                Code::DeadlineExceeded,
+                format!("the deadline of {} ms passed before the first turn was complete", view.limits.deadline_ms),
+            ),
+            (Status::Cancelled, Reason::Shutdown) => (Code::ShuttingDown, "the server is shutting down".into()),
+            (Status::Completed | Status::Incomplete | Status::Failed | Status::Cancelled, _) => return None,
+        };
+        let mut problem = Self::new(code, detail).session(view.id);
+        if code == Code::ModelUnavailable {
+            problem.cause = cause.map(Cause::as_str);
+            problem.retryable = cause.is_none_or(Cause::is_retryable);
+        }
+        if problem.retryable {
+            problem = problem.retry_after(after.unwrap_or(OVERLOADED_RETRY));
+        }
+        Some(problem)
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(HeaderName::from_static("x-should-retry"), HeaderValue::from_static(if self.retryable { "true" } else { "false" }));
+        if let Some(ms) = self.retry_after_ms {
+            let shown = Duration::from_millis(ms).min(RETRY_AFTER_MAX);
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(u64::try_from(shown.as_millis().div_ceil(1_000)).unwrap_or(60)));
+            headers.insert(HeaderName::from_static("retry-after-ms"), HeaderValue::from(ms));
+        }
+        if let Some(id) = self.session_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
+            headers.insert(HeaderName::from_static("ambit-session-id"), id);
+        }
+        headers
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.code.status();
+        let headers = self.headers();
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        // The request id is put in by whoever knows it: the front.
+        let mut response = (status, headers, body).into_response();
+        response.extensions_mut().insert(IsProblem);
+        response
+    }
+}
+
+/// Marks a response whose body is a problem.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IsProblem;

@@ -1,0 +1,439 @@
+//! Sessions over HTTP: start (waiting, in the background, as a stream), look, list, follow, cancel.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use ambit_core::SessionId;
+use ambit_core::session::Canceller;
+use ambit_orchestrator::{EventId, SessionRequest, SessionView};
+use ambit_store::{Order, Page};
+use axum::Extension;
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use tokio::time::{Instant, timeout_at};
+
+use crate::http::Api;
+use crate::http::body::{self, SessionBody};
+use crate::http::catalog::local;
+use crate::http::deadline::{HeaderDeadline, of_headers};
+use crate::http::front::{Arrival, body_time};
+use crate::http::problem::{Code, FieldError, Problem};
+use crate::http::sse::Events;
+use crate::http::types::{Include, SessionList, SessionObject};
+
+/// Largest body of a request, bytes.
+pub(crate) const BODY_MAX: usize = 256 << 10;
+/// Longest wait that `Prefer: wait` is granted.
+const WAIT_MAX: Duration = Duration::from_secs(120);
+/// How long cancelling waits for the verdict that it causes.
+const CANCEL_WAIT: Duration = Duration::from_secs(5);
+/// Sessions on a page, if nobody says how many.
+const PAGE_DEFAULT: u32 = 20;
+/// Most sessions on a page.
+const PAGE_MAX: u32 = 100;
+
+/// What `Prefer` asks for (RFC 7240).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Preference {
+    respond_async: bool,
+    wait: Option<Duration>,
+}
+
+/// Starts a session.
+///
+/// Answers with the finished session; `Accept: text/event-stream` (or `"stream": true`) streams its events; `Prefer:
+/// respond-async` (or `"background": true`) answers 202 at once, `Prefer: wait=N` after N seconds.
+#[utoipa::path(
+    post, path = "/v1/sessions", tag = "sessions",
+    request_body(content = Object, description = "agent, input, limits, tools, on_limit, metadata, stream, background, on_disconnect"),
+    responses(
+        (status = 200, description = "The session with its verdict, or its events", body = SessionObject),
+        (status = 202, description = "The session goes on; see Location", body = SessionObject),
+        (status = 400, description = "INVALID_REQUEST, LIMITS_TOO_HIGH, PROMPT_TOO_LARGE, CONTEXT_TOO_LONG, MODEL_REJECTED", body = Problem),
+        (status = 404, description = "AGENT_NOT_FOUND", body = Problem),
+        (status = 413, description = "PAYLOAD_TOO_LARGE", body = Problem),
+        (status = 415, description = "UNSUPPORTED_MEDIA_TYPE", body = Problem),
+        (status = 503, description = "SATURATED, OVERLOADED, SHUTTING_DOWN, MODEL_UNAVAILABLE, STORE_UNAVAILABLE", body = Problem),
+        (status = 504, description = "DEADLINE_EXCEEDED", body = Problem),
+    ),
+)]
+pub(crate) async fn create(
+    State(api): State<Api>,
+    Extension(arrival): Extension<Arrival>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    // Before the body is looked at: a full or leaving process costs next to nothing.
+    if !api.orchestrator.is_ready() {
+        api.metrics.shed("shutting_down");
+        return Err(Problem::shutting_down());
+    }
+    if !api.orchestrator.has_place() {
+        api.metrics.shed("overloaded");
+        return Err(Problem::overloaded(api.max_in_flight));
+    }
+    let header_deadline = of_headers(&headers, arrival.wall_ms)?;
+    let preference = prefer(&headers);
+    let body = read_body(&api, &headers, body, arrival).await?;
+    let streams = body.stream || accepts_stream(&headers);
+    let background = !streams && (body.background || preference.respond_async);
+    let continues = body.continues.unwrap_or(background);
+    let request = request(body, arrival, header_deadline, background);
+    let mut running = api.orchestrator.start(request).await.map_err(|failed| Problem::of_start(&failed))?;
+    let guard = (!continues).then(|| running.cancel_on_drop());
+    let due = arrival.at + Duration::from_millis(running.limits.deadline_ms);
+
+    if streams {
+        let stream = api.orchestrator.follow(running.id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
+        let events = Events { stream, session: running.id, after: EventId::default(), due: Some(due), guard, _open: api.metrics.stream() };
+        let mut response = events.into_response();
+        name_source(&mut response, header_deadline);
+        return Ok(response);
+    }
+    let until = match (background, preference.wait) {
+        (true, None) => Some(Instant::now()),
+        (_, Some(wait)) => Some(Instant::now() + wait.min(WAIT_MAX)),
+        (false, None) => None,
+    };
+    let view = if background && preference.wait.is_none() { None } else { running.verdict(until).await };
+    let mut response = match view {
+        Some(view) => {
+            let answer = Problem::of_verdict(&view).map_or_else(|| finished(&view), IntoResponse::into_response);
+            if let Some(guard) = guard {
+                guard.disarm();
+            }
+            answer
+        }
+        None if until.is_some() => {
+            // Whoever asked not to wait is not expected to stay.
+            if let Some(guard) = guard {
+                guard.disarm();
+            }
+            accepted(&api, running.id).await?
+        }
+        None => return Err(Problem::new(Code::StoreUnavailable, "another process has taken the session over").session(running.id)),
+    };
+    if preference.respond_async {
+        response.headers_mut().insert(HeaderName::from_static("preference-applied"), HeaderValue::from_static("respond-async"));
+    } else if preference.wait.is_some() {
+        response.headers_mut().insert(HeaderName::from_static("preference-applied"), HeaderValue::from_static("wait"));
+    }
+    name_source(&mut response, header_deadline);
+    Ok(response)
+}
+
+/// One session as it stands. `Prefer: wait=N` waits for its verdict.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}", tag = "sessions",
+    params(
+        ("id" = String, Path, description = "`ses_<ULID>`, or `resp_<ULID>`"),
+        ("include" = Option<String>, Query, description = "`steps`, `transcript`, or both with a comma"),
+    ),
+    responses((status = 200, description = "The session", body = SessionObject), (status = 404, description = "SESSION_NOT_FOUND", body = Problem)),
+)]
+pub(crate) async fn get(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let id = session_id(&id)?;
+    let include = include(query.as_deref())?;
+    if let Some(wait) = prefer(&headers).wait {
+        api.orchestrator.wait(id, Instant::now() + wait.min(WAIT_MAX)).await;
+    }
+    let view = api.orchestrator.view(id, include.transcript).await.map_err(|failed| Problem::of_lookup(&failed))?;
+    Ok(shown(StatusCode::OK, &view, include))
+}
+
+/// A page of sessions, the youngest first.
+#[utoipa::path(
+    get, path = "/v1/sessions", tag = "sessions",
+    params(
+        ("after" = Option<String>, Query, description = "Begin behind this session"),
+        ("limit" = Option<u32>, Query, description = "1 to 100, 20 if absent"),
+        ("order" = Option<String>, Query, description = "`desc` or `asc`"),
+        ("status" = Option<String>, Query, description = "Only of this status"),
+        ("agent" = Option<String>, Query, description = "Only of this agent"),
+    ),
+    responses((status = 200, description = "The page", body = SessionList), (status = 400, description = "INVALID_REQUEST", body = Problem)),
+)]
+pub(crate) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> Result<Json<SessionList>, Problem> {
+    let page = page(query.as_deref().unwrap_or_default()).map_err(Problem::invalid)?;
+    let found = api.orchestrator.list(page).await.map_err(|failed| Problem::of_lookup(&failed))?;
+    let mut data = Vec::with_capacity(found.rows.len());
+    let (first, last) = (found.rows.first().map(|row| row.id.to_string()), found.rows.last().map(|row| row.id.to_string()));
+    for row in &found.rows {
+        let view = api.orchestrator.view(row.id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
+        data.push(SessionObject::of(&view, Include::default()));
+    }
+    Ok(Json(SessionList { object: "list", data, first_id: first, last_id: last, has_more: found.has_more }))
+}
+
+/// A session's events: those that were, from `Last-Event-ID` on, then those that come, until the terminal one.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}/events", tag = "sessions",
+    params(
+        ("id" = String, Path, description = "`ses_<ULID>`"),
+        ("starting_after" = Option<String>, Query, description = "Id of the last event that is known"),
+        ("settlement" = Option<bool>, Query, description = "Also what comes after the verdict"),
+    ),
+    responses((status = 200, description = "Events", content_type = "text/event-stream"), (status = 404, description = "SESSION_NOT_FOUND", body = Problem)),
+)]
+pub(crate) async fn events(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let id = session_id(&id)?;
+    let mut settlement = false;
+    let mut after = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+    let mut errors = Vec::new();
+    for (key, value) in pairs(query.as_deref().unwrap_or_default()) {
+        match key.as_str() {
+            "starting_after" => after = Some(value),
+            "settlement" if value == "true" || value == "false" => settlement = value == "true",
+            "settlement" => errors.push(FieldError { detail: "expected true or false".into(), pointer: key }),
+            _ => errors.push(FieldError { detail: "unknown parameter; there are starting_after and settlement".into(), pointer: key }),
+        }
+    }
+    let after = match after.map(|text| text.parse::<EventId>()) {
+        None => EventId::default(),
+        Some(Ok(after)) => after,
+        Some(Err(_)) => {
+            errors.push(FieldError { detail: "expected the id of an event, like 12 or 12.3".into(), pointer: "starting_after".into() });
+            EventId::default()
+        }
+    };
+    if !errors.is_empty() {
+        return Err(Problem::invalid(errors));
+    }
+    let stream = api.orchestrator.follow(id, settlement).await.map_err(|failed| Problem::of_lookup(&failed))?;
+    let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
+    let left = Duration::from_millis(view.deadline_ms.saturating_sub(ambit_orchestrator::wall_ms()));
+    // What is over already is read to its end in any case.
+    let due = (!settlement && view.verdict.is_none()).then(|| Instant::now() + left);
+    Ok(Events { stream, session: id, after, due, guard: None, _open: api.metrics.stream() }.into_response())
+}
+
+/// Asks a session to stop. Asking again, or after its end, changes nothing.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/cancel", tag = "sessions",
+    params(("id" = String, Path, description = "`ses_<ULID>`")),
+    responses((status = 200, description = "The session", body = SessionObject), (status = 404, description = "SESSION_NOT_FOUND", body = Problem)),
+)]
+pub(crate) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Response, Problem> {
+    let id = session_id(&id)?;
+    api.orchestrator.cancel(id, Canceller::Caller).await.map_err(|failed| Problem::of_lookup(&failed))?;
+    api.orchestrator.wait(id, Instant::now() + CANCEL_WAIT).await;
+    let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
+    Ok(shown(StatusCode::OK, &view, Include::default()))
+}
+
+async fn read_body(api: &Api, headers: &HeaderMap, body: Body, arrival: Arrival) -> Result<SessionBody, Problem> {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        return Err(Problem::new(Code::UnsupportedMediaType, "send Content-Type: application/json"));
+    }
+    let too_large = || Problem::new(Code::PayloadTooLarge, format!("the body is larger than {BODY_MAX} bytes"));
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > BODY_MAX as u64) {
+        return Err(too_large());
+    }
+    // A slow body is read at most as long as the whole request may take.
+    let bytes = match timeout_at(body_time(arrival, api.request), axum::body::to_bytes(body, BODY_MAX)).await {
+        Err(_) => return Err(Problem::new(Code::DeadlineExceeded, "the body did not arrive in time")),
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(failed)) => {
+            let limit = std::error::Error::source(&failed).is_some_and(|source| source.to_string().contains("length limit"));
+            return Err(if limit { too_large() } else { Problem::new(Code::InvalidRequest, "the body broke off") });
+        }
+    };
+    let value = serde_json::from_slice(&bytes)
+        .map_err(|wrong| Problem::invalid(vec![FieldError { detail: format!("the body is no JSON: {wrong}"), pointer: String::new() }]))?;
+    body::read(&value).map_err(Problem::invalid)
+}
+
+fn request(body: SessionBody, arrival: Arrival, header_deadline: Option<HeaderDeadline>, durable: bool) -> SessionRequest {
+    SessionRequest {
+        agent: body.agent,
+        input: body.input,
+        limits: body.limits,
+        tools_allow: body.tools_allow,
+        tools_deny: body.tools_deny,
+        on_limit: body.on_limit,
+        metadata: body.metadata,
+        principal: local(),
+        arrived: arrival.at,
+        header_deadline_ms: header_deadline.map(|found| found.ms),
+        durable,
+    }
+}
+
+fn finished(view: &SessionView) -> Response {
+    let mut response = shown(StatusCode::OK, view, Include::default());
+    let headers = response.headers_mut();
+    headers.insert(HeaderName::from_static("ambit-attempts"), HeaderValue::from(view.spent.model_attempts));
+    let timing =
+        format!("queue;dur={}, model;dur={}, tool;dur={}, overhead;dur={}", view.idle_ms, view.model_ms, view.tool_ms, view.overhead_ms);
+    if let Ok(timing) = HeaderValue::from_str(&timing) {
+        headers.insert(HeaderName::from_static("server-timing"), timing);
+    }
+    let degraded: Vec<&str> = view.degraded.iter().map(|found| &*found.capability).collect();
+    if !degraded.is_empty()
+        && let Ok(degraded) = HeaderValue::from_str(&degraded.join(", "))
+    {
+        headers.insert(HeaderName::from_static("ambit-degraded"), degraded);
+    }
+    response
+}
+
+async fn accepted(api: &Api, id: SessionId) -> Result<Response, Problem> {
+    let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
+    let mut response = shown(StatusCode::ACCEPTED, &view, Include::default());
+    if let Ok(location) = HeaderValue::from_str(&format!("/v1/sessions/{id}")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+fn shown(status: StatusCode, view: &SessionView, include: Include) -> Response {
+    let mut response = (status, Json(SessionObject::of(view, include))).into_response();
+    if let Ok(id) = HeaderValue::from_str(&view.id.to_string()) {
+        response.headers_mut().insert(HeaderName::from_static("ambit-session-id"), id);
+    }
+    if let Ok(place) = HeaderValue::from_str(&format!("/v1/sessions/{}", view.id)) {
+        response.headers_mut().insert(header::CONTENT_LOCATION, place);
+    }
+    response
+}
+
+fn name_source(response: &mut Response, deadline: Option<HeaderDeadline>) {
+    if let Some(deadline) = deadline {
+        response.headers_mut().insert(HeaderName::from_static("ambit-deadline-source"), HeaderValue::from_static(deadline.source));
+    }
+}
+
+fn accepts_stream(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|accept| accept.to_str().ok())
+        .flat_map(|accept| accept.split(','))
+        .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream")))
+}
+
+fn prefer(headers: &HeaderMap) -> Preference {
+    let mut preference = Preference::default();
+    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    for wish in values.flat_map(|value| value.split([',', ';'])) {
+        let wish = wish.trim();
+        if wish.eq_ignore_ascii_case("respond-async") {
+            preference.respond_async = true;
+        } else if let Some(seconds) = wish.strip_prefix("wait=").and_then(|seconds| seconds.trim_matches('"').parse::<u32>().ok()) {
+            preference.wait = Some(Duration::from_secs(seconds.into()));
+        }
+    }
+    preference
+}
+
+fn session_id(text: &str) -> Result<SessionId, Problem> {
+    text.parse().map_err(|_| {
+        let text: String = text.chars().take(64).collect();
+        Problem::new(Code::SessionNotFound, format!("`{text}` is no session: ids look like ses_ and 26 characters"))
+    })
+}
+
+fn include(query: Option<&str>) -> Result<Include, Problem> {
+    let mut include = Include::default();
+    let mut errors = Vec::new();
+    for (key, value) in pairs(query.unwrap_or_default()) {
+        if key != "include" {
+            errors.push(FieldError { detail: "unknown parameter; there is include".into(), pointer: key });
+            continue;
+        }
+        for part in value.split(',') {
+            match part {
+                "steps" => include.steps = true,
+                "transcript" => include.transcript = true,
+                _ => {
+                    errors.push(FieldError { detail: "expected steps, transcript, or both with a comma".into(), pointer: "include".into() })
+                }
+            }
+        }
+    }
+    if errors.is_empty() { Ok(include) } else { Err(Problem::invalid(errors)) }
+}
+
+fn page(query: &str) -> Result<Page, Vec<FieldError>> {
+    let mut page = Page {
+        after: None,
+        limit: NonZeroU32::new(PAGE_DEFAULT).unwrap_or(NonZeroU32::MIN),
+        order: Order::NewestFirst,
+        status: None,
+        agent: None,
+        tenant: None,
+    };
+    let mut errors = Vec::new();
+    for (key, value) in pairs(query) {
+        let mut wrong = |detail: &str| errors.push(FieldError { detail: detail.into(), pointer: key.clone() });
+        match key.as_str() {
+            "after" => match value.parse() {
+                Ok(id) => page.after = Some(id),
+                Err(_) => wrong("expected the id of a session"),
+            },
+            "limit" => match value.parse::<u32>().ok().filter(|limit| *limit <= PAGE_MAX).and_then(NonZeroU32::new) {
+                Some(limit) => page.limit = limit,
+                None => wrong("expected a number from 1 to 100"),
+            },
+            "order" => match value.as_str() {
+                "desc" => page.order = Order::NewestFirst,
+                "asc" => page.order = Order::OldestFirst,
+                _ => wrong("expected desc or asc"),
+            },
+            "status" if ["running", "awaiting_approval", "completed", "incomplete", "failed", "cancelled"].contains(&value.as_str()) => {
+                page.status = Some(value);
+            }
+            "status" => wrong("expected running, awaiting_approval, completed, incomplete, failed or cancelled"),
+            "agent" => page.agent = Some(value),
+            _ => wrong("unknown parameter; there are after, limit, order, status, agent"),
+        }
+    }
+    if errors.is_empty() { Ok(page) } else { Err(errors) }
+}
+
+/// The pairs of a query, decoded.
+fn pairs(query: &str) -> Vec<(String, String)> {
+    url::form_urlencoded::parse(query.as_bytes()).into_owned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preferences_are_read_in_every_form() {
+        let read = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("prefer", HeaderValue::from_static(value));
+            prefer(&headers)
+        };
+        assert_eq!(read("respond-async"), Preference { respond_async: true, wait: None });
+        assert_eq!(read("respond-async, wait=5"), Preference { respond_async: true, wait: Some(Duration::from_secs(5)) });
+        assert_eq!(read("wait=\"7\"; x"), Preference { respond_async: false, wait: Some(Duration::from_secs(7)) });
+        assert_eq!(read("wait=-1"), Preference::default());
+    }
+
+    #[test]
+    fn a_page_is_had_at_its_bounds_and_refused_past_them() {
+        assert_eq!(page("limit=100").unwrap().limit.get(), 100);
+        for query in ["limit=101", "limit=0", "limit=x", "order=up", "status=done", "after=1", "nope=1"] {
+            assert_eq!(page(query).unwrap_err().len(), 1, "{query}");
+        }
+    }
+}

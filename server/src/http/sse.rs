@@ -1,0 +1,136 @@
+//! Event streams: written by hand, since what a client survives depends on single bytes.
+//!
+//! A keep-alive is `: ka` and **one** line feed: a comment that is followed by an empty line crashes a widely used
+//! client once an `id:` was seen. Every stream ends with exactly one terminal event, whatever happens.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ambit_core::SessionId;
+use ambit_orchestrator::{CancelOnDrop, EventId, Followed, Said, SessionStream};
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+use tracing::error;
+
+use crate::http::types::{Include, SessionObject, rfc3339};
+use crate::telemetry::metrics::StreamGuard;
+
+/// Between two signs of life.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// How long after the deadline a stream may still say something.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A stream about to be sent.
+pub(crate) struct Events {
+    pub(crate) stream: SessionStream,
+    pub(crate) session: SessionId,
+    /// Only what lies behind this place is sent.
+    pub(crate) after: EventId,
+    /// When the terminal event is due at the latest; `None` where it follows a settlement, which has its own deadlines.
+    pub(crate) due: Option<Instant>,
+    /// Cancels the session if the reader goes away.
+    pub(crate) guard: Option<CancelOnDrop>,
+    /// Counts the stream as open for as long as it is.
+    pub(crate) _open: StreamGuard,
+}
+
+struct State {
+    events: Events,
+    pending: VecDeque<Bytes>,
+    over: bool,
+}
+
+impl Events {
+    /// The response: headers at once, then events as they come.
+    pub(crate) fn into_response(self) -> Response {
+        let session = HeaderValue::from_str(&self.session.to_string());
+        // A comment first: proxies and clients see the stream open before the model has said anything.
+        let state = State { events: self, pending: VecDeque::from([Bytes::from_static(b": open\n")]), over: false };
+        let body = Body::from_stream(stream::unfold(state, |mut state| async move {
+            let bytes = state.next().await?;
+            Some((Ok::<_, std::convert::Infallible>(bytes), state))
+        }));
+        let mut response = (
+            [
+                (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8")),
+                (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
+                (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+            ],
+            body,
+        )
+            .into_response();
+        if let Ok(session) = session {
+            response.headers_mut().insert(HeaderName::from_static("ambit-session-id"), session);
+        }
+        response
+    }
+}
+
+impl State {
+    async fn next(&mut self) -> Option<Bytes> {
+        // Each round sends something, or skips an event that the reader has already.
+        loop {
+            if let Some(bytes) = self.pending.pop_front() {
+                return Some(bytes);
+            }
+            if self.over {
+                return None;
+            }
+            let due = self.events.due.map(|due| due + GRACE);
+            let alive = Instant::now() + KEEP_ALIVE;
+            let until = due.map_or(alive, |due| due.min(alive));
+            match timeout_at(until, self.events.stream.next()).await {
+                Err(_) if due.is_some_and(|due| due <= Instant::now()) => self.end("incomplete", "deadline"),
+                Err(_) => return Some(Bytes::from_static(b": ka\n")),
+                Ok(Ok(Some(event))) if event.id <= self.events.after && !event.terminal => {}
+                Ok(Ok(Some(event))) => {
+                    self.over = event.terminal;
+                    if event.terminal
+                        && let Some(guard) = self.events.guard.take()
+                    {
+                        guard.disarm();
+                    }
+                    self.pending.push_back(write(&event, self.events.session));
+                }
+                Ok(Ok(None)) => self.end("failed", "store_lost"),
+                Ok(Err(failed)) => {
+                    error!(session = %self.events.session, error = %failed, "a stream cannot go on");
+                    self.end("failed", "store_lost");
+                }
+            }
+        }
+    }
+
+    /// The terminal event of a stream whose session cannot be read to its end.
+    fn end(&mut self, status: &str, reason: &str) {
+        self.over = true;
+        let data = json!({"type": format!("session.{status}"), "session_id": self.events.session.to_string(), "data": {"status": status, "reason": reason}});
+        self.pending.push_back(Bytes::from(format!("event: session.{status}\ndata: {data}\n\n")));
+    }
+}
+
+fn write(event: &Followed, session: SessionId) -> Bytes {
+    let data: Value = match &event.said {
+        Said::Value(value) => value.clone(),
+        Said::Session(view) => serde_json::to_value(SessionObject::of(view, Include::default())).unwrap_or_default(),
+    };
+    let payload = json!({
+        "type": event.kind,
+        "seq": event.id.seq,
+        "session_id": session.to_string(),
+        "at": rfc3339(event.wall_ms),
+        "remaining": {
+            "ms": event.remaining.ms,
+            "model_calls": event.remaining.model_calls,
+            "tool_calls": event.remaining.tool_calls,
+        },
+        "data": data,
+    });
+    // JSON has no line feeds of its own: one data line.
+    Bytes::from(format!("id: {}\nevent: {}\ndata: {payload}\n\n", event.id, event.kind))
+}
