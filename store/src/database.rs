@@ -3,6 +3,7 @@
 //! Several processes on one file are normal. Whatever cannot wait for a lock inside SQLite (switching a new file to
 //! WAL) is tried again here, for as long as any other wait for the lock may take.
 
+use std::path::Path;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
@@ -11,6 +12,7 @@ use sqlx::{ConnectOptions as _, Connection as _, SqlStr, SqliteConnection};
 use tokio::time::Instant;
 
 use crate::error::StoreError;
+use crate::group;
 use crate::options::StoreOptions;
 
 /// Pages of the write-ahead log after which a commit copies them into the database: 16 MiB. A page that many commits
@@ -64,6 +66,7 @@ pub(crate) fn readers(options: &StoreOptions) -> SqlitePool {
 
 /// Connects, and brings the schema up to date.
 pub(crate) async fn open(options: &StoreOptions) -> Result<SqliteConnection, StoreError> {
+    make_private(&options.path).await;
     let connect = writer_options(options);
     let give_up = Instant::now() + options.busy;
     loop {
@@ -74,16 +77,34 @@ pub(crate) async fn open(options: &StoreOptions) -> Result<SqliteConnection, Sto
     }
 }
 
-async fn try_open(connect: &SqliteConnectOptions) -> Result<SqliteConnection, StoreError> {
-    let mut connection = connect.connect().await?;
+/// Makes the file so that only its owner reads it: prompts and answers stand in it. SQLite gives the files beside it the
+/// same rights. Whatever goes wrong here goes wrong again in SQLite, which has better words for it.
+async fn make_private(path: &Path) {
+    let mut options = tokio::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    options.mode(0o600);
+    let _ = options.open(path).await;
+}
+
+async fn try_open(options: &SqliteConnectOptions) -> Result<SqliteConnection, StoreError> {
+    let mut connection = options.connect().await?;
     migrate(&mut connection).await?;
+    group::prepare(&mut connection).await?;
+    Ok(connection)
+}
+
+/// Connects the writer again to a database whose schema is known.
+pub(crate) async fn connect(options: &SqliteConnectOptions) -> Result<SqliteConnection, StoreError> {
+    let mut connection = options.connect().await?;
+    group::prepare(&mut connection).await?;
     Ok(connection)
 }
 
 /// Applies what is missing, under the write lock, so that of several processes one does it and the others find it done.
 async fn migrate(connection: &mut SqliteConnection) -> Result<(), StoreError> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    run(&mut *transaction).await?;
+    run(&mut transaction).await?;
     transaction.commit().await?;
     Ok(())
 }
@@ -97,11 +118,13 @@ async fn run(connection: &mut SqliteConnection) -> Result<(), StoreError> {
             .map(|(version, name, sql)| Migration::new(version, name.into(), MigrationType::Simple, SqlStr::from_static(sql), false))
             .collect(),
     );
-    migrator.run_direct(None, connection, false).await.map_err(|error| match error {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that may grow: what it adds is our mistake until it has a name")]
+    let sort = |error| match error {
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => error.into(),
         MigrateError::VersionMissing(version) | MigrateError::VersionMismatch(version) | MigrateError::Dirty(version) => {
             StoreError::Schema { version }
         }
         other => sqlx::Error::Migrate(Box::new(other)).into(),
-    })
+    };
+    migrator.run_direct(None, connection, false).await.map_err(sort)
 }

@@ -86,6 +86,9 @@ pub enum StoreError {
     /// The writer is so far behind that there was no room in its queue within `busy`.
     #[error("the queue of the journal's writer is full")]
     QueueFull,
+    /// All connections that read were in use for as long as a wait may take.
+    #[error("all readers of the database are busy")]
+    ReadersBusy,
     /// One append holds more than a session may.
     #[error("an append of {bytes} bytes is too large")]
     TooLarge {
@@ -127,7 +130,8 @@ impl StoreError {
             | Self::Damaged(_)
             | Self::Io(_)
             | Self::Closed
-            | Self::QueueFull => ErrorKind::Unavailable,
+            | Self::QueueFull
+            | Self::ReadersBusy => ErrorKind::Unavailable,
             Self::Schema { .. } | Self::Options { .. } | Self::TooLarge { .. } => ErrorKind::Invalid,
             Self::NotOwner { .. } | Self::Exists { .. } | Self::SessionClosed { .. } | Self::NodeInUse { .. } => ErrorKind::Conflict,
             Self::NotFound { .. } => ErrorKind::NotFound,
@@ -149,6 +153,7 @@ impl StoreError {
             | Self::Io(_)
             | Self::Schema { .. }
             | Self::QueueFull
+            | Self::ReadersBusy
             | Self::Closed
             | Self::DrainTimeout => Origin::Store,
             Self::NotFound { .. } | Self::SessionClosed { .. } | Self::InboxFull { .. } | Self::Options { .. } => Origin::Caller,
@@ -170,6 +175,7 @@ impl StoreError {
             Self::Io(_) => Some("look at the disk and at the system's log"),
             Self::Schema { .. } => Some("use the release that last wrote this database, or a newer one"),
             Self::QueueFull => Some("the disk is too slow for this load: lower `server.max_in_flight`"),
+            Self::ReadersBusy => Some("too many readers for a slow disk: list fewer sessions at once, or raise the number of readers"),
             Self::NodeInUse { .. } => Some("give each process a name of its own, a new one at each start"),
             Self::DrainTimeout => Some("the disk was too slow; sessions are taken up again from what was committed"),
             Self::NotOwner { .. }
@@ -194,9 +200,26 @@ impl StoreError {
     }
 }
 
-/// True if a row broke a constraint: the fault of one append, and no reason to fail its neighbours.
-pub(crate) fn is_constraint(error: &sqlx::Error) -> bool {
-    code(error).is_some_and(|code| code & 0xff == 19)
+/// What one append of a group asked for that cannot be: its own fault, and no reason to fail its neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Constraint {
+    /// Its lease is stale.
+    Lease,
+    /// Its session, or its place in the sequence, is there already.
+    Taken,
+}
+
+impl Constraint {
+    /// Finds out which one an error speaks of, if any.
+    pub(crate) fn of(error: &sqlx::Error) -> Option<Self> {
+        match code(error)? {
+            // Raised by a trigger.
+            1811 => Some(Self::Lease),
+            // Primary key, unique.
+            1555 | 2067 => Some(Self::Taken),
+            _ => None,
+        }
+    }
 }
 
 /// The extended result code, if SQLite itself said no.
@@ -209,7 +232,7 @@ impl From<sqlx::Error> for StoreError {
         let sort = match (&error, code(&error)) {
             (_, Some(code)) => sort(code),
             (sqlx::Error::PoolClosed, None) => return Self::Closed,
-            (sqlx::Error::PoolTimedOut, None) => Self::Busy,
+            (sqlx::Error::PoolTimedOut, None) => return Self::ReadersBusy,
             (sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed, None) => Self::Io,
             (_, None) => Self::Internal,
         };

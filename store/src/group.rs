@@ -1,103 +1,101 @@
-//! One group of appends as one script: six statements whatever their number, all of it or nothing.
+//! One group of appends as one statement, whatever their number: all of it or nothing.
 //!
 //! Small columns travel as JSON rows. Bodies and texts stand beside them in one run of bytes and are cut out by place
-//! and length, so that nothing of them is escaped or parsed.
+//! and length, so that nothing of them is escaped or parsed. What is done with them stands in `sql/append_group.sql`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use ambit_core::SessionId;
 use serde::Serialize;
-use sqlx::{Row as _, SqliteConnection};
+use sqlx::SqliteConnection;
 
-use crate::journal::{Content, signed};
+use crate::journal::{Content, Record, signed};
 use crate::lease::Claim;
 use crate::queue::Queued;
-use crate::session::{NewRow, RowUpdate, signed_maybe};
+use crate::session::{NewRow, RowUpdate};
 
 /// Bytes of a digest.
 pub(crate) const DIGEST_BYTES: usize = 32;
 
-/// Commits a group. Says for each append, in order, whether its lease was current; what was not is not written.
+/// Prepares a connection for [`commit`].
+pub(crate) async fn prepare(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(include_str!("../sql/append_group.sql")).execute(connection).await?;
+    Ok(())
+}
+
+/// Commits a group. Says for each append, in order, whether it was written: one that comes after the release of its own
+/// session is left out.
 ///
-/// On an error nothing is written; the caller has to roll back.
+/// # Errors
+/// Nothing is written then. A stale lease and a taken place are constraints; see [`Constraint`](crate::error::Constraint).
 pub(crate) async fn commit(connection: &mut SqliteConnection, node: &str, group: &[Queued]) -> Result<Vec<bool>, sqlx::Error> {
-    const GROUP: &str = include_str!("../sql/group.sql");
-    let Encoded { leases, places, script } = encode(group)?;
-    let query = sqlx::query(GROUP)
+    const COMMIT: &str = "
+        INSERT INTO append_group (node, bytes, creates, leases, entries, contents, updates, heard)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    let Encoded { written, bytes, creates, leases, entries, contents, updates, heard } = encode(group)?;
+    let query = sqlx::query(COMMIT)
         .bind(node.to_owned())
-        .bind(script.bytes)
-        .bind(script.creates)
-        .bind(script.leases)
-        .bind(script.entries)
-        .bind(script.contents)
-        .bind(script.rows)
-        .bind(script.heard);
-    let mut current = vec![true; leases];
-    for row in query.fetch_all(connection).await? {
-        if let Some(lease) = usize::try_from(row.try_get::<i64, _>(0)?).ok().and_then(|stale| current.get_mut(stale)) {
-            *lease = false;
-        }
-    }
-    Ok(places.into_iter().map(|place| place.is_some_and(|lease| current.get(lease).copied().unwrap_or(false))).collect())
+        .bind(bytes)
+        .bind(creates)
+        .bind(leases)
+        .bind(entries)
+        .bind(contents)
+        .bind(updates)
+        .bind(heard);
+    query.execute(connection).await?;
+    Ok(written)
 }
 
-/// A group in the form that the script reads.
+/// A group in the form that the statement reads.
 struct Encoded {
-    /// How many different leases it names.
-    leases: usize,
-    /// For each append its lease; `None` where an earlier append of the group released it.
-    places: Vec<Option<usize>>,
-    script: Script,
-}
-
-/// The parameters of the script.
-struct Script {
+    /// For each append whether it is in here.
+    written: Vec<bool>,
     bytes: Vec<u8>,
     creates: String,
     leases: String,
     entries: String,
     contents: String,
-    rows: String,
+    updates: String,
     heard: String,
 }
 
 fn encode(group: &[Queued]) -> Result<Encoded, sqlx::Error> {
-    let mut claims: Vec<&Claim> = Vec::with_capacity(group.len());
+    let mut leases: Vec<(&str, i64)> = Vec::with_capacity(group.len());
     let mut updates: Vec<Option<Cow<'_, RowUpdate>>> = Vec::with_capacity(group.len());
     let mut known: HashMap<&Claim, usize> = HashMap::with_capacity(group.len());
-    let mut places = Vec::with_capacity(group.len());
+    let mut written = Vec::with_capacity(group.len());
     let mut bytes = Bytes(Vec::with_capacity(group.iter().map(|q| q.append.bytes()).sum()));
     let (mut creates, mut entries, mut contents, mut heard) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
 
     for Queued { lease, create, append, .. } in group {
-        let (session, epoch) = (lease.session.ulid(), signed(lease.epoch));
+        let session = lease.session.ulid();
         let place = *known.entry(lease).or_insert_with(|| {
-            claims.push(lease);
+            leases.push((session, signed(lease.epoch)));
             updates.push(None);
-            claims.len() - 1
+            leases.len() - 1
         });
         let update = &mut updates[place];
-        if update.as_ref().is_some_and(|update| update.release) {
-            places.push(None);
+        let released = update.as_ref().is_some_and(|update| update.release);
+        written.push(!released);
+        if released {
             continue;
         }
-        places.push(Some(place));
         if let Some(row) = create {
             let NewRow { agent, tenant, principal, previous, status, created_ms, deadline_ms, metadata } = &**row;
-            let previous = previous.as_ref().map(ambit_core::SessionId::ulid);
+            let previous = previous.as_ref().map(SessionId::ulid);
             creates.push((session, agent, tenant, principal, previous, status, signed(*created_ms), signed(*deadline_ms), metadata));
         }
-        for record in &append.records {
-            let (start, length) = bytes.put(record.body.as_bytes());
-            let (seq, at_ms, fingerprint) = (signed(record.seq), signed(record.at_ms), signed(record.fingerprint));
-            entries.push((session, epoch, seq, record.kind.as_str(), at_ms, fingerprint, start, length));
+        for Record { seq, kind, at_ms, body, fingerprint } in &append.records {
+            let (begin, length) = bytes.put(body.as_bytes());
+            entries.push((session, signed(*seq), kind.as_str(), signed(*at_ms), signed(*fingerprint), begin, length));
         }
         for Content { digest, text } in &append.contents {
-            let (start, _) = bytes.put(&digest.0);
+            let (begin, _) = bytes.put(&digest.0);
             let (_, length) = bytes.put(text.as_bytes());
-            contents.push((session, epoch, start, length));
+            contents.push((session, begin, length));
         }
-        heard.extend(append.heard.iter().map(|message| (session, epoch, message.0)));
+        heard.extend(append.heard.iter().map(|message| message.0));
         if let Some(later) = &append.row {
             match update {
                 None => *update = Some(Cow::Borrowed(later)),
@@ -106,29 +104,25 @@ fn encode(group: &[Queued]) -> Result<Encoded, sqlx::Error> {
         }
     }
 
-    let rows: Vec<_> = claims
-        .iter()
-        .zip(&updates)
-        .filter_map(|(claim, update)| {
-            let RowUpdate { status, reason, settlement, deadline_ms, verdict_ms, closed_ms, summary, release } = &**update.as_ref()?;
-            let summary = summary.as_ref().map(|text| bytes.put(text.as_bytes())).unzip();
-            let times = (signed_maybe(*deadline_ms), signed_maybe(*verdict_ms), signed_maybe(*closed_ms));
-            let (session, epoch) = (claim.session.ulid(), signed(claim.epoch));
-            Some((session, epoch, status, reason, settlement, times.0, times.1, times.2, summary.0, summary.1, release))
-        })
-        .collect();
-    let leases: Vec<_> = claims.iter().map(|claim| (claim.session.ulid(), signed(claim.epoch))).collect();
+    let mut rows = Vec::new();
+    for ((session, _), update) in leases.iter().zip(&updates) {
+        let Some(update) = update else { continue };
+        let RowUpdate { status, reason, settlement, deadline_ms, verdict_ms, closed_ms, summary, release } = &**update;
+        let (begin, length) = summary.as_ref().map(|text| bytes.put(text.as_bytes())).unzip();
+        let times = [deadline_ms, verdict_ms, closed_ms].map(|ms| ms.map(signed));
+        rows.push((session, status, reason, settlement, times[0], times[1], times[2], begin, length, release));
+    }
 
-    let script = Script {
+    Ok(Encoded {
         creates: json(&creates)?,
         leases: json(&leases)?,
         entries: json(&entries)?,
         contents: json(&contents)?,
-        rows: json(&rows)?,
+        updates: json(&rows)?,
         heard: json(&heard)?,
         bytes: bytes.0,
-    };
-    Ok(Encoded { leases: leases.len(), places, script })
+        written,
+    })
 }
 
 /// Bodies and texts, one behind the other.

@@ -89,6 +89,12 @@ pub struct Append {
 }
 
 impl Append {
+    /// Refuses what is larger than any session may be.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let bytes = self.bytes();
+        if bytes > APPEND_BYTES_MAX { Err(StoreError::TooLarge { bytes }) } else { Ok(()) }
+    }
+
     /// Bytes of bodies and texts.
     pub(crate) fn bytes(&self) -> usize {
         let bodies: usize = self.records.iter().map(|r| r.body.len()).sum();
@@ -121,11 +127,9 @@ impl Store {
     /// Once queued it is written, whether or not anybody waits for the answer.
     pub fn append(&self, lease: &Lease, append: Append, need: Need) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
         let (ack, answer) = oneshot::channel();
-        let bytes = append.bytes();
-        let sent = if bytes > APPEND_BYTES_MAX {
-            Err(Refusal::Final(StoreError::TooLarge { bytes }))
-        } else {
-            self.inner.queue.put(lease, Queued { lease: lease.claim(), create: None, append, need, ack: Some(ack) })
+        let sent = match append.check() {
+            Ok(()) => self.inner.queue.put(lease, Queued { lease: lease.claim(), create: None, append, need, ack: Some(ack) }),
+            Err(error) => Err(Refusal::Final(error)),
         };
         let queue = self.inner.queue.clone();
         async move {
@@ -139,18 +143,18 @@ impl Store {
         }
     }
 
-    /// Appends a note with the next commit, if there is room for it; nobody waits for it.
+    /// Appends a note with the next commit, and the texts that it refers to, if there is room; nobody waits for it.
     ///
     /// A session may have [`NOTES_MAX`] of them; they take at most half of the queue.
-    pub fn note(&self, lease: &Lease, record: Record) -> Noted {
-        let noted = if !lease.notes.take(NOTES_MAX) {
+    pub fn note(&self, lease: &Lease, record: Record, contents: Vec<Content>) -> Noted {
+        let noted = if !lease.flow.take_note(NOTES_MAX) {
             Noted::LimitReached
         } else {
-            let append = Append { records: vec![record], ..Append::default() };
+            let append = Append { records: vec![record], contents, ..Append::default() };
             if self.inner.queue.put_note(lease, Queued { lease: lease.claim(), create: None, append, need: Need::Applied, ack: None }) {
                 return Noted::Queued;
             }
-            lease.notes.give_back();
+            lease.flow.give_note_back();
             Noted::QueueFull
         };
         self.inner.counters.note_dropped();
@@ -185,4 +189,21 @@ fn record(row: SqliteRow) -> Result<Record, sqlx::Error> {
         body: row.try_get(3)?,
         fingerprint: row.try_get::<i64, _>(4)?.cast_unsigned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group::DIGEST_BYTES;
+
+    #[test]
+    fn the_largest_append_is_let_in_and_one_byte_more_is_not() {
+        let text: Arc<str> = "x".repeat(APPEND_BYTES_MAX / 4 - DIGEST_BYTES).into();
+        let contents = vec![Content { digest: Digest([0; 32]), text }; 4];
+        let mut append = Append { contents, ..Append::default() };
+        assert_eq!(append.bytes(), APPEND_BYTES_MAX);
+        assert!(append.check().is_ok());
+        append.records.push(Record { seq: 1, kind: RecordKind::Event, at_ms: 0, body: "x".to_owned(), fingerprint: 0 });
+        assert!(matches!(append.check(), Err(StoreError::TooLarge { bytes }) if bytes == APPEND_BYTES_MAX + 1));
+    }
 }

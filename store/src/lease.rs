@@ -32,12 +32,12 @@ pub struct Lease {
     pub session: SessionId,
     /// Under which epoch.
     pub epoch: u64,
-    pub(crate) notes: Arc<Notes>,
+    pub(crate) flow: Arc<Flow>,
 }
 
 impl Lease {
     pub(crate) fn new(session: SessionId, epoch: u64, notes: u32) -> Self {
-        Self { session, epoch, notes: Arc::new(Notes { written: AtomicU32::new(notes), waiting: AtomicU32::new(0) }) }
+        Self { session, epoch, flow: Arc::new(Flow { notes: AtomicU32::new(notes), waiting: AtomicU32::new(0) }) }
     }
 
     pub(crate) const fn claim(&self) -> Claim {
@@ -59,19 +59,19 @@ pub(crate) struct Claim {
 }
 
 /// What all clones of a lease share: how many notes the session has, and whether appends of it wait for room.
-pub(crate) struct Notes {
-    written: AtomicU32,
+pub(crate) struct Flow {
+    notes: AtomicU32,
     waiting: AtomicU32,
 }
 
-impl Notes {
-    /// Takes one of `limit` places.
-    pub(crate) fn take(&self, limit: u32) -> bool {
-        self.written.try_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < limit).then_some(n + 1)).is_ok()
+impl Flow {
+    /// Takes a place for a note, of which there are `limit`.
+    pub(crate) fn take_note(&self, limit: u32) -> bool {
+        self.notes.try_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < limit).then_some(n + 1)).is_ok()
     }
 
-    pub(crate) fn give_back(&self) {
-        self.written.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn give_note_back(&self) {
+        self.notes.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// True while an append of the session has not found room: what is sent now must not overtake it.
@@ -86,7 +86,7 @@ impl Notes {
 }
 
 /// One append that waits for room, until it is dropped.
-pub(crate) struct Waiting(Arc<Notes>);
+pub(crate) struct Waiting(Arc<Flow>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
@@ -131,21 +131,21 @@ mod tests {
 
     #[test]
     fn a_session_has_its_last_note_and_not_one_more() {
-        let notes = Notes { written: AtomicU32::new(0), waiting: AtomicU32::new(0) };
-        assert_eq!((0..5).map(|_| notes.take(3)).collect::<Vec<_>>(), [true, true, true, false, false]);
-        notes.give_back();
-        assert!(notes.take(3));
-        assert!(!notes.take(3));
+        let flow = Lease::new("ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T".parse().unwrap(), 1, 0).flow;
+        assert_eq!((0..5).map(|_| flow.take_note(3)).collect::<Vec<_>>(), [true, true, true, false, false]);
+        flow.give_note_back();
+        assert!(flow.take_note(3));
+        assert!(!flow.take_note(3));
     }
 
     #[test]
     fn nothing_overtakes_an_append_that_waits() {
         let lease = Lease::new("ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T".parse().unwrap(), 1, 0);
-        let waiting = (lease.notes.wait(), lease.notes.wait());
-        assert!(lease.notes.must_not_overtake());
+        let waiting = (lease.flow.wait(), lease.flow.wait());
+        assert!(lease.flow.must_not_overtake());
         drop(waiting.0);
-        assert!(lease.notes.must_not_overtake());
+        assert!(lease.flow.must_not_overtake());
         drop(waiting.1);
-        assert!(!lease.notes.must_not_overtake());
+        assert!(!lease.flow.must_not_overtake());
     }
 }

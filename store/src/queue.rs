@@ -75,8 +75,8 @@ impl Queue {
     /// Queues an append at once, or says why not.
     pub(crate) fn put(&self, lease: &Lease, queued: Queued) -> Result<(), Refusal> {
         let request = Request::Append(Box::new(queued));
-        let park = |request| Refusal::NoRoom(Box::new(Parked { request, _waiting: Arc::clone(&lease.notes).wait() }));
-        if lease.notes.must_not_overtake() {
+        let park = |request| Refusal::NoRoom(Box::new(Parked { request, _waiting: Arc::clone(&lease.flow).wait() }));
+        if lease.flow.must_not_overtake() {
             return Err(park(request));
         }
         self.sender.try_send(request).map_err(|error| match error {
@@ -109,7 +109,7 @@ impl Queue {
     /// Queues a note if half of the queue is free, so that notes never take the room of appends.
     pub(crate) fn put_note(&self, lease: &Lease, queued: Queued) -> bool {
         self.len() < self.sender.max_capacity().div_ceil(2)
-            && !lease.notes.must_not_overtake()
+            && !lease.flow.must_not_overtake()
             && self.sender.try_send(Request::Append(Box::new(queued))).is_ok()
     }
 }

@@ -12,7 +12,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::Store;
 use crate::error::StoreError;
-use crate::journal::{APPEND_BYTES_MAX, Append, Content, Need, Record, signed};
+use crate::journal::{Append, Content, Need, Record};
 use crate::lease::{Claim, FIRST_EPOCH, Lease};
 use crate::queue::Queued;
 
@@ -38,7 +38,7 @@ pub struct NewSession {
     pub created_ms: u64,
     /// When its verdict is due, milliseconds since 1970.
     pub deadline_ms: u64,
-    /// JSON that the caller gave along.
+    /// JSON that the caller gave along; bounded by the caller.
     pub metadata: String,
     /// Its first record.
     pub started: Record,
@@ -172,10 +172,7 @@ impl Store {
     pub async fn create(&self, session: NewSession, need: Need) -> Result<Lease, StoreError> {
         let NewSession { id, agent, tenant, principal, previous, status, created_ms, deadline_ms, metadata, started, contents } = session;
         let append = Append { records: vec![started], contents, ..Append::default() };
-        let bytes = append.bytes() + metadata.len();
-        if bytes > APPEND_BYTES_MAX {
-            return Err(StoreError::TooLarge { bytes });
-        }
+        append.check()?;
         let create = Some(Box::new(NewRow { agent, tenant, principal, previous, status, created_ms, deadline_ms, metadata }));
         let lease = Lease::new(id, FIRST_EPOCH, 0);
         let (ack, answer) = tokio::sync::oneshot::channel();
@@ -272,9 +269,4 @@ fn session_row(row: SqliteRow) -> Result<SessionRow, sqlx::Error> {
         lease_until_ms: ms_maybe(16)?,
         last_seq: ms(17)?,
     })
-}
-
-/// A time as SQLite keeps it.
-pub(crate) fn signed_maybe(ms: Option<u64>) -> Option<i64> {
-    ms.map(signed)
 }

@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 
 use ambit_core::limit::NOTES_MAX;
-use ambit_store::{Append, BATCH_MAX, Content, ENTRIES_PAGE_MAX, Need, Noted, Record, RecordKind, RowUpdate, Store, StoreError};
+use ambit_store::{
+    APPEND_BYTES_MAX, Append, BATCH_MAX, Content, ENTRIES_PAGE_MAX, Need, Noted, Record, RecordKind, RowUpdate, Store, StoreError,
+};
 use futures_util::future::join_all;
 
 use crate::kit::{Kit, content, create, digest, event, events, id, new_session, note, seqs};
@@ -184,7 +186,7 @@ async fn a_session_has_so_many_notes_and_not_one_more() {
     let kit = Kit::new();
     let store = kit.open("a").await;
     let lease = create(&store, 1).await;
-    let noted: Vec<_> = (0..=u64::from(NOTES_MAX)).map(|n| store.note(&lease, note(n + 2))).collect();
+    let noted: Vec<_> = (0..=u64::from(NOTES_MAX)).map(|n| store.note(&lease, note(n + 2), Vec::new())).collect();
     let (last, all) = noted.split_last().unwrap();
     assert!(all.iter().all(|noted| *noted == Noted::Queued));
     assert_eq!(*last, Noted::LimitReached);
@@ -197,7 +199,7 @@ async fn a_session_has_so_many_notes_and_not_one_more() {
     kit.pass(10_000);
     let heir = kit.open("b").await;
     let lease = heir.take_over(NonZeroU32::MIN).await.unwrap().remove(0);
-    assert_eq!(heir.note(&lease, note(6_000)), Noted::LimitReached);
+    assert_eq!(heir.note(&lease, note(6_000), Vec::new()), Noted::LimitReached);
 }
 
 #[tokio::test]
@@ -206,7 +208,7 @@ async fn a_note_is_committed_without_anybody_waiting() {
     let store = kit.open("a").await;
     let lease = create(&store, 1).await;
     let mut follower = store.follow(id(1), 1);
-    assert_eq!(store.note(&lease, note(2)), Noted::Queued);
+    assert_eq!(store.note(&lease, note(2), Vec::new()), Noted::Queued);
     assert_eq!(follower.next().await.unwrap().unwrap(), [note(2)]);
 }
 
@@ -216,10 +218,10 @@ async fn a_note_under_a_stale_lease_is_dropped_and_counted() {
     let store = kit.open("a").await;
     let lease = create(&store, 1).await;
     store.release(&lease).await.unwrap();
-    assert_eq!(store.note(&lease, note(2)), Noted::Queued);
+    assert_eq!(store.note(&lease, note(2), Vec::new()), Noted::Queued);
     store.close().await.unwrap();
     assert_eq!(store.gauges().notes_dropped, 1);
-    assert_eq!(store.note(&lease, note(3)), Noted::QueueFull);
+    assert_eq!(store.note(&lease, note(3), Vec::new()), Noted::QueueFull);
 }
 
 #[tokio::test]
@@ -265,11 +267,10 @@ async fn an_append_that_no_session_could_make_is_refused() {
     let kit = Kit::new();
     let store = kit.open("a").await;
     let lease = create(&store, 1).await;
-    // One text, shared: the size counts, not the memory.
-    let text = "x".repeat(16 << 20);
-    let contents = |n: u8| (0..n).map(|n| content(n, &text)).collect();
-    let append = Append { contents: contents(9), ..Append::default() };
+    // One text, shared: its size counts as often as it is named.
+    let contents = vec![content(1, &"x".repeat(APPEND_BYTES_MAX / 8)); 8];
+    let append = Append { contents, ..events([2]) };
     assert!(matches!(store.append(&lease, append, Need::Applied).await, Err(StoreError::TooLarge { .. })));
-    store.append(&lease, Append { contents: contents(2), ..Append::default() }, Need::Applied).await.unwrap();
-    assert_eq!(store.contents(id(1)).await.unwrap().len(), 2);
+    store.append(&lease, events([2]), Need::Applied).await.unwrap();
+    assert_eq!(seqs(&store, 1).await, [1, 2]);
 }

@@ -81,6 +81,19 @@ async fn many_processes_open_one_new_file_at_once_and_all_write() {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn only_its_owner_reads_the_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let kit = Kit::new();
+    let store = kit.open("a").await;
+    create(&store, 1).await;
+    for suffix in ["", "-wal", "-shm"] {
+        let path = kit.folder.path().join(format!("ambit.db{suffix}"));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{path:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_bad_file_is_named() {
     let check = async |name: &str, options: StoreOptions, expected: fn(&StoreError) -> bool| {

@@ -91,7 +91,7 @@ async fn what_this_process_commits_comes_without_a_poll() {
         let records = records.expect("it waits for a poll").unwrap().unwrap();
         assert_eq!(records.iter().map(|record| record.seq).collect::<Vec<_>>(), [seq]);
     }
-    store.note(&lease, note(10));
+    store.note(&lease, note(10), Vec::new());
     assert_eq!(timeout(patience, follower.next()).await.expect("it waits for a poll").unwrap().unwrap(), [note(10)]);
 }
 

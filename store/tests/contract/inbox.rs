@@ -85,6 +85,8 @@ async fn an_inbox_is_bounded() {
 
     store.append(&lease, row(closing()), Need::Applied).await.unwrap();
     assert!(matches!(put(&store, 2, "cancel").await, Err(StoreError::SessionClosed { .. })));
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM inbox").fetch_one(&mut kit.stranger().await).await.unwrap();
+    assert_eq!(left, i64::from(INBOX_MAX), "what a closed session did not hear is gone");
     assert!(matches!(put(&store, 3, "cancel").await, Err(StoreError::NotFound { .. })));
 
     let body = |bytes| store.inbox_put(id(2), "tighten", "x".repeat(bytes), Need::Applied);

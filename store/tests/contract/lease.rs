@@ -80,7 +80,7 @@ async fn a_stale_epoch_appends_nothing_and_harms_nobody() {
     .await;
     assert!(results[0].is_ok() && results[2].is_ok());
     assert!(matches!(results[1], Err(StoreError::NotOwner { session, epoch: 1 }) if session == id(1)));
-    assert_eq!(kit.ops.commits().0, before.0 + 1, "one group");
+    assert_eq!(kit.ops.commits().0, before.0 + 2, "a group with a stale lease is taken apart");
     assert_eq!((seqs(&owner, 1).await, seqs(&owner, 2).await), (vec![1], vec![1, 2, 3]));
     assert!(owner.contents(id(1)).await.unwrap().is_empty());
     let row = owner.session(id(1)).await.unwrap().unwrap();

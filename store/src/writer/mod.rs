@@ -4,23 +4,25 @@
 //! needs durability is synced. A failed group is rolled back and answered; the writer goes on with the next one. It
 //! ends when it is told to, or when nobody can send to it any more, and then only after all that was queued.
 
+mod ops;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::Clock;
-use crate::error::{StoreError, is_constraint};
+use crate::error::{Constraint, StoreError};
 use crate::follow::{Followers, Published};
-use crate::journal::{Need, signed};
-use crate::lease::{self, Lease};
+use crate::journal::Need;
+use crate::lease::Claim;
 use crate::observe::{OpKind, OpObserver, OpOutcome};
 use crate::options::StoreOptions;
-use crate::queue::{Op, Queued, Request};
-use crate::{Counters, database, group, inbox};
+use crate::queue::{Queued, Request};
+use crate::{Counters, database, group};
 
 /// Bytes of bodies and texts after which a group is closed: what one transaction may hold in memory beside its pages.
 const GROUP_BYTES: usize = 8 << 20;
@@ -30,8 +32,8 @@ pub(crate) struct Writer {
     /// `None` after it broke; the next operation opens another.
     connection: Option<SqliteConnection>,
     connect: SqliteConnectOptions,
-    /// True while the connection syncs each commit.
-    syncing: bool,
+    /// What a commit on the connection survives at present.
+    synced_for: Need,
     requests: mpsc::Receiver<Request>,
     stop: watch::Receiver<bool>,
     done: watch::Sender<bool>,
@@ -65,7 +67,7 @@ impl Writer {
         let mut writer = Self {
             connection: Some(connection),
             connect: database::writer_options(options),
-            syncing: false,
+            synced_for: Need::Applied,
             requests,
             stop,
             done,
@@ -112,6 +114,7 @@ impl Writer {
         let give_up = Instant::now() + self.note_linger;
         let mut bytes: usize = batch.iter().map(bytes).sum();
         while batch.len() < self.batch_max && bytes < GROUP_BYTES {
+            self.counters.in_hand(batch.len());
             let next = match self.requests.try_recv() {
                 Ok(request) => Some(request),
                 Err(_) if batch.iter().all(is_note) => tokio::select! {
@@ -153,9 +156,9 @@ impl Writer {
     /// Commits a group and answers all of it.
     async fn commit(&mut self, group: Vec<Queued>) {
         match self.try_commit(&group).await {
-            Ok(current) => self.answer(group, &current),
+            Ok(written) => self.answer(group, &written),
             // One of them asks for what cannot be: each gets a transaction of its own, so that only that one fails.
-            Err(Failed::Constraint) if group.len() > 1 => {
+            Err(Failed::Constraint(_)) if group.len() > 1 => {
                 for queued in group {
                     let alone = [queued];
                     let result = self.try_commit(&alone).await;
@@ -172,34 +175,34 @@ impl Writer {
 
     fn answer_one(&self, [queued]: [Queued; 1], result: Result<Vec<bool>, Failed>) {
         match result {
-            Ok(current) => self.answer(vec![queued], &current),
+            Ok(written) => self.answer(vec![queued], &written),
             Err(failed) => self.refuse(queued, failed),
         }
     }
 
     /// Passes on what was committed, then answers.
-    fn answer(&self, group: Vec<Queued>, current: &[bool]) {
-        let committed = group.iter().zip(current).filter(|(_, current)| **current).map(|(queued, _)| (queued.lease.session, queued));
+    fn answer(&self, group: Vec<Queued>, written: &[bool]) {
+        let committed = group.iter().zip(written).filter(|(_, written)| **written).map(|(queued, _)| (queued.lease.session, queued));
         self.followers.publish(committed, |queued| Published {
             epoch: queued.lease.epoch,
             records: queued.append.records.as_slice().into(),
             closed: queued.append.row.as_ref().is_some_and(|row| row.closed_ms.is_some()),
         });
-        for (queued, current) in group.into_iter().zip(current) {
-            let Queued { lease, ack, .. } = queued;
-            match ack {
-                // Nobody waits any more: fine.
-                Some(ack) if *current => drop(ack.send(Ok(()))),
-                Some(ack) => drop(ack.send(Err(StoreError::NotOwner { session: lease.session, epoch: lease.epoch }))),
-                None if *current => {}
-                None => self.counters.note_dropped(),
+        for (queued, written) in group.into_iter().zip(written) {
+            if !written {
+                self.refuse(queued, Failed::Constraint(Constraint::Lease));
+            } else if let Some(ack) = queued.ack {
+                // An error says that nobody waits any more: fine.
+                let _ = ack.send(Ok(()));
             }
         }
     }
 
     fn refuse(&self, queued: Queued, failed: Failed) {
+        let Claim { session, epoch } = queued.lease;
         let error = match failed {
-            Failed::Constraint => StoreError::Exists { session: queued.lease.session },
+            Failed::Constraint(Constraint::Lease) => StoreError::NotOwner { session, epoch },
+            Failed::Constraint(Constraint::Taken) => StoreError::Exists { session },
             Failed::Store(error) => error,
         };
         match queued.ack {
@@ -210,132 +213,45 @@ impl Writer {
 
     /// Commits a group, or leaves nothing of it.
     async fn try_commit(&mut self, group: &[Queued]) -> Result<Vec<bool>, Failed> {
-        let durable = group.iter().any(|queued| queued.need == Need::Durable);
-        let kind = if durable { OpKind::CommitDurable } else { OpKind::CommitApplied };
+        let need = group.iter().map(|queued| queued.need).max().unwrap_or(Need::Applied);
+        let kind = match need {
+            Need::Applied => OpKind::CommitApplied,
+            Need::Durable => OpKind::CommitDurable,
+        };
         let began = Instant::now();
         let node = Arc::clone(&self.node);
-        let result = match self.connection(durable).await {
+        let result = match self.connection(need).await {
             Ok(connection) => match group::commit(connection, &node, group).await {
-                Ok(current) => Ok(current),
-                Err(error) if is_constraint(&error) => Err(Failed::Constraint),
-                Err(error) => Err(Failed::Store(error.into())),
+                Ok(written) => Ok(written),
+                Err(error) => Err(Constraint::of(&error).map_or_else(|| Failed::Store(error.into()), Failed::Constraint)),
             },
             Err(error) => Err(Failed::Store(error)),
         };
-        match &result {
-            Ok(_) => {}
-            Err(Failed::Constraint) => self.roll_back(None).await,
-            Err(Failed::Store(error)) => {
-                tracing::warn!(error = %error, appends = group.len(), "a group of appends could not be committed");
-                self.roll_back(Some(error)).await;
-            }
+        if let Err(Failed::Store(error)) = &result {
+            tracing::warn!(error = chain(error), appends = group.len(), "a group of appends could not be committed");
+            self.clean_up(error).await;
         }
         self.observer.observed(kind, OpOutcome::of(&result), began.elapsed());
         result
     }
 
-    async fn operate(&mut self, op: Op) {
-        match op {
-            Op::TakeOver { limit, ack } => {
-                let result = self.take_over(limit).await;
-                // Whoever asked is gone: the sessions stay with this node.
-                let _ = ack.send(result);
-            }
-            Op::InboxPut { session, kind, body, need, ack } => {
-                let result = self.inbox_put(session, kind, body, need).await;
-                let _ = ack.send(result);
-            }
-        }
-    }
-
-    async fn take_over(&mut self, limit: u32) -> Result<Vec<Lease>, StoreError> {
-        const TAKE_OVER: &str = include_str!("../sql/take_over.sql");
-        let began = Instant::now();
-        let query = sqlx::query(TAKE_OVER).bind(self.node.to_string()).bind(signed(self.clock.now_ms())).bind(limit);
-        let result = match self.connection(false).await {
-            Ok(connection) => {
-                let rows = query.fetch_all(connection).await;
-                rows.and_then(|rows| rows.iter().map(lease::lease).collect()).map_err(StoreError::from)
-            }
-            Err(error) => Err(error),
-        };
-        self.settle(OpKind::TakeOver, began, result).await
-    }
-
-    async fn inbox_put(&mut self, session: ambit_core::SessionId, kind: &'static str, body: String, need: Need) -> Result<(), StoreError> {
-        let began = Instant::now();
-        let now_ms = self.clock.now_ms();
-        let result = match self.connection(need == Need::Durable).await {
-            Ok(connection) => inbox::put(connection, session, kind, body, now_ms).await.map_err(StoreError::from),
-            Err(error) => Err(error),
-        };
-        // The outer result is the database's, the inner one the session's.
-        self.settle(OpKind::Inbox, began, result).await?
-    }
-
-    async fn register(&mut self) -> Result<(), StoreError> {
-        const REGISTER: &str = "INSERT INTO node (id, started_ms, lease_until_ms) VALUES ($1, $2, $3)";
-        let until_ms = self.started_ms.saturating_add(millis(self.lease));
-        let query = sqlx::query(REGISTER).bind(self.node.to_string()).bind(signed(self.started_ms)).bind(signed(until_ms));
-        query
-            .execute(self.connection(false).await?)
-            .await
-            .map_err(|error| if is_constraint(&error) { StoreError::NodeInUse { node: Arc::clone(&self.node) } } else { error.into() })?;
-        self.lease_until_ms = until_ms;
-        self.renew_at = Instant::now() + self.renew;
-        Ok(())
-    }
-
-    /// Renews the lease of all sessions of this node. A node that was forgotten while it slept registers anew.
-    async fn renew(&mut self) {
-        const RENEW: &str = "
-            INSERT INTO node (id, started_ms, lease_until_ms) VALUES ($1, $2, $3)
-            ON CONFLICT (id) DO UPDATE SET lease_until_ms = excluded.lease_until_ms";
-        let began = Instant::now();
-        self.renew_at = began + self.renew;
-        let until_ms = self.clock.now_ms().saturating_add(millis(self.lease));
-        let query = sqlx::query(RENEW).bind(self.node.to_string()).bind(signed(self.started_ms)).bind(signed(until_ms));
-        let result = match self.connection(false).await {
-            Ok(connection) => query.execute(connection).await.map_err(StoreError::from),
-            Err(error) => Err(error),
-        };
-        match self.settle(OpKind::Renew, began, result).await {
-            Ok(_) => self.lease_until_ms = until_ms,
-            Err(error) => tracing::warn!(error = %error, "the lease of this node could not be renewed"),
-        }
-    }
-
-    /// Leaves no trace of this node but the sessions that it did not finish: those may be taken over at once.
-    async fn finish(mut self) {
-        const LEAVE: &str = "DELETE FROM node WHERE id = $1";
-        let query = sqlx::query(LEAVE).bind(self.node.to_string());
-        if let Ok(connection) = self.connection(false).await
-            && let Err(error) = query.execute(connection).await
-        {
-            tracing::warn!(error = %error, "this node could not be signed off; its lease runs out by itself");
-        }
-        if let Some(connection) = self.connection.take()
-            && let Err(error) = connection.close().await
-        {
-            tracing::warn!(error = %error, "the database was not closed cleanly");
-        }
-        self.done.send_replace(true);
-    }
-
-    /// The connection, synced at each commit or not.
-    async fn connection(&mut self, durable: bool) -> Result<&mut SqliteConnection, StoreError> {
+    /// The connection, so that what it commits survives what it needs to.
+    async fn connection(&mut self, need: Need) -> Result<&mut SqliteConnection, StoreError> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             none @ None => {
-                self.syncing = false;
-                none.insert(self.connect.connect().await?)
+                self.synced_for = Need::Applied;
+                none.insert(database::connect(&self.connect).await?)
             }
         };
-        if self.syncing != durable {
+        if self.synced_for != need {
             // Takes effect while it is compiled: sent as bare text, since a cached statement would do nothing.
-            let pragma = if durable { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
+            let pragma = match need {
+                Need::Applied => "PRAGMA synchronous = NORMAL",
+                Need::Durable => "PRAGMA synchronous = FULL",
+            };
             sqlx::raw_sql(pragma).execute(&mut *connection).await?;
-            self.syncing = durable;
+            self.synced_for = need;
         }
         Ok(connection)
     }
@@ -343,17 +259,19 @@ impl Writer {
     /// Reports an operation, and cleans up behind it if it failed.
     async fn settle<T>(&mut self, kind: OpKind, began: Instant, result: Result<T, StoreError>) -> Result<T, StoreError> {
         if let Err(error) = &result {
-            self.roll_back(Some(error)).await;
+            self.clean_up(error).await;
         }
         self.observer.observed(kind, OpOutcome::of(&result), began.elapsed());
         result
     }
 
-    /// Ends a transaction that failed; SQLite may have ended it already. A connection that cannot be trusted is dropped.
-    async fn roll_back(&mut self, error: Option<&StoreError>) {
-        if error.is_some_and(StoreError::breaks_connection) {
+    /// Ends a transaction that an operation left open; a group leaves none. A connection that cannot be trusted is
+    /// dropped.
+    async fn clean_up(&mut self, error: &StoreError) {
+        if error.breaks_connection() {
             self.connection = None;
         } else if let Some(connection) = &mut self.connection {
+            // Fails where there is no transaction: fine.
             let _ = sqlx::raw_sql("ROLLBACK").execute(connection).await;
         }
     }
@@ -362,10 +280,15 @@ impl Writer {
 /// Why a group was not committed.
 #[derive(Debug, Clone)]
 enum Failed {
-    /// One of its rows is impossible.
-    Constraint,
+    /// One append of it asks for what cannot be.
+    Constraint(Constraint),
     /// The database could not.
     Store(StoreError),
+}
+
+/// An error with its sources, as a field of a log line.
+fn chain<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+    error
 }
 
 fn is_note(request: &Request) -> bool {
@@ -403,13 +326,14 @@ mod tests {
         };
         let mut writer = Writer::start(connection, &options, ends).await.unwrap();
         // Back and forth, and over a connection that was lost.
-        for (durable, lose) in [(true, false), (false, false), (true, false), (true, true), (false, true), (true, false)] {
+        let steps = [(Need::Durable, false), (Need::Applied, false), (Need::Durable, false), (Need::Durable, true), (Need::Applied, true)];
+        for (need, lose) in steps.into_iter().cycle().take(8) {
             if lose {
                 writer.connection = None;
             }
-            let connection = writer.connection(durable).await.unwrap();
+            let connection = writer.connection(need).await.unwrap();
             let level: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(connection).await.unwrap();
-            assert_eq!(level, if durable { 2 } else { 1 }, "durable {durable}, lost {lose}");
+            assert_eq!(level, 1 + i64::from(need == Need::Durable), "{need:?}, lost {lose}");
         }
     }
 }
