@@ -1,0 +1,71 @@
+//! How a target is talked to: one file a provider dialect, all with the same question and the same answer.
+//!
+//! A dialect sends one request, reads one answer, and says what it saw as an [`Outcome`](ambit_resilience::Outcome). It
+//! never repeats, never decides what a failure means, and passes text on only through the [`LegStage`].
+
+pub(crate) mod openai_chat;
+pub(crate) mod scripted;
+
+use std::sync::Arc;
+
+use ambit_core::session::FinishReason;
+use ambit_resilience::Failure;
+
+use crate::chat::{Conversation, RawCall, ToolChoice, Tools};
+use crate::stage::LegStage;
+use crate::usage::Usage;
+
+/// One request, the same for every leg of a call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    /// The target that is asked, by name.
+    pub(crate) target: &'a Arc<str>,
+    pub(crate) model: &'a str,
+    pub(crate) conversation: &'a Conversation,
+    pub(crate) tools: &'a Tools,
+    pub(crate) tool_choice: ToolChoice,
+    /// Told inside the last message, after its content.
+    pub(crate) notice: Option<&'a str>,
+    /// Most tokens of the answer.
+    pub(crate) max_output: u32,
+}
+
+/// A whole answer, as a dialect read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    pub(crate) calls: Vec<RawCall>,
+    /// What the provider wants echoed, in the dialect's own form.
+    pub(crate) carry: Option<String>,
+    pub(crate) finish: FinishReason,
+    /// As the provider names it.
+    pub(crate) model: Option<String>,
+    pub(crate) usage: Option<Usage>,
+}
+
+impl Answer {
+    /// True for an answer without words and calls though the model stopped normally.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.trim().is_empty() && self.calls.is_empty() && self.finish == FinishReason::Stop
+    }
+}
+
+/// The dialects there are.
+#[derive(Debug)]
+pub(crate) enum Dialect {
+    OpenAiChat(openai_chat::Client),
+    Scripted(scripted::Script),
+}
+
+impl Dialect {
+    /// Sends one request and reads its answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub(crate) async fn ask(&self, ask: &Ask<'_>, leg: &LegStage<'_>) -> Result<Answer, Failure> {
+        match self {
+            Self::OpenAiChat(client) => client.ask(ask, leg).await,
+            Self::Scripted(script) => Ok(script.play(ask, leg).await),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! All configured targets and chains, built once from options.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ambit_core::signal::SignalSink;
+
+use crate::chain::Chain;
+use crate::dialect::Dialect;
+use crate::dialect::openai_chat::Client;
+use crate::dialect::scripted::Script;
+use crate::error::GatewayError;
+use crate::options::{DialectOptions, GatewayOptions, TargetOptions};
+use crate::target::Target;
+
+/// What we call ourselves.
+const USER_AGENT: &str = concat!("ambit/", env!("CARGO_PKG_VERSION"));
+
+/// All configured targets and chains.
+#[derive(Debug)]
+pub struct Gateway {
+    targets: BTreeMap<Arc<str>, Arc<Target>>,
+    chains: BTreeMap<Arc<str>, Arc<Chain>>,
+}
+
+/// How full the bulkhead of one target is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolState {
+    /// Its name.
+    pub pool: Arc<str>,
+    /// Calls allowed at once.
+    pub permits: u32,
+    /// Calls that are running.
+    pub in_use: u32,
+    /// Of these, how many sleep between two attempts.
+    pub sleeping: u32,
+    /// Calls that wait.
+    pub queued: u32,
+}
+
+impl Gateway {
+    /// Builds every target and chain; nothing is sent.
+    ///
+    /// # Errors
+    /// The first setting that cannot be used.
+    pub fn new(options: GatewayOptions, sink: Arc<dyn SignalSink>) -> Result<Self, GatewayError> {
+        let mut clients = Clients::default();
+        let mut targets = BTreeMap::new();
+        for (place, target) in options.targets.into_iter().enumerate() {
+            let name = Arc::clone(&target.name);
+            let dialect = match &target.dialect {
+                DialectOptions::OpenAiChat(chat) => Dialect::OpenAiChat(Client::new(&target, chat, clients.of(&target)?, options.clock)?),
+                DialectOptions::Scripted(script) => Dialect::Scripted(
+                    Script::parse(&script.source, &script.text)
+                        .map_err(|error| GatewayError::Script { target: name.to_string(), error })?,
+                ),
+            };
+            // Targets that fail together must not come back together.
+            let seed = options.seed.wrapping_add(place as u64);
+            let target = Arc::new(Target::new(target, dialect, options.hold, seed, Arc::clone(&sink)));
+            if targets.insert(Arc::clone(&name), target).is_some() {
+                return Err(GatewayError::Duplicate { what: "target", name: name.to_string() });
+            }
+        }
+        let mut chains = BTreeMap::new();
+        for chain in options.chains {
+            let [target] = &chain.targets[..] else {
+                return Err(GatewayError::ChainLength { chain: chain.name.to_string(), targets: chain.targets.len() });
+            };
+            let Some(target) = targets.get(target) else {
+                let known = targets.keys().map(|name| &**name).collect::<Vec<_>>().join(", ");
+                return Err(GatewayError::UnknownTarget { chain: chain.name.to_string(), target: target.to_string(), known });
+            };
+            let name = chain.name;
+            let chain = Arc::new(Chain::new(Arc::clone(&name), Arc::clone(target)));
+            if chains.insert(Arc::clone(&name), chain).is_some() {
+                return Err(GatewayError::Duplicate { what: "chain", name: name.to_string() });
+            }
+        }
+        Ok(Self { targets, chains })
+    }
+
+    /// The chain of this name.
+    #[must_use]
+    pub fn chain(&self, name: &str) -> Option<&Arc<Chain>> {
+        self.chains.get(name)
+    }
+
+    /// All chains, by name.
+    pub fn chains(&self) -> impl Iterator<Item = &Arc<Chain>> {
+        self.chains.values()
+    }
+
+    /// How full each bulkhead is, by target.
+    pub fn pools(&self) -> impl Iterator<Item = PoolState> {
+        self.targets.values().map(|target| {
+            let bulkhead = target.bulkhead();
+            PoolState {
+                pool: Arc::clone(bulkhead.pool()),
+                permits: bulkhead.permits(),
+                in_use: bulkhead.in_use(),
+                sleeping: bulkhead.sleeping(),
+                queued: bulkhead.queued(),
+            }
+        })
+    }
+
+    /// True if no permit is out and nobody waits for one.
+    #[must_use]
+    pub fn is_quiescent(&self) -> bool {
+        self.targets.values().all(|target| target.bulkhead().is_quiescent())
+    }
+}
+
+/// One HTTP client for all targets that agree in what only a client can be told.
+#[derive(Default)]
+struct Clients(BTreeMap<(Duration, Duration), reqwest::Client>);
+
+impl Clients {
+    fn of(&mut self, target: &TargetOptions) -> Result<reqwest::Client, GatewayError> {
+        let key = (target.connect, target.idle);
+        if let Some(client) = self.0.get(&key) {
+            return Ok(client.clone());
+        }
+        let client = reqwest::Client::builder()
+            .user_agent(USER_AGENT)
+            .connect_timeout(target.connect)
+            .pool_idle_timeout(target.idle)
+            .tcp_nodelay(true)
+            // Everything that would act behind the policy's back is off: repeats, redirects, proxies from outside.
+            .retry(reqwest::retry::never())
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .map_err(GatewayError::Client)?;
+        self.0.insert(key, client.clone());
+        Ok(client)
+    }
+}

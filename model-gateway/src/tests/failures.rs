@@ -1,0 +1,296 @@
+//! What is no turn: refusals, breaks, silence, nonsense; and what is done about each.
+
+use ambit_core::Cause::*;
+use ambit_core::session::ModelFault::{self, *};
+
+use super::upstream::*;
+use super::*;
+use ambit_core::Allowance;
+
+/// Plays one script for every request: the fault, the codes of the attempts, and words that people must see.
+async fn check(acts: Vec<Act>, fault: ModelFault, expected: &[&str], words: &str) {
+    let upstream = Upstream::answers(acts.clone()).await;
+    let kit = Build::chat(vec![upstream.url()]).kit().with_tools();
+    let outcome = kit.run(kit.heard_call()).await;
+    assert_eq!(codes(&outcome), expected.join(" "), "{acts:?}");
+    let failure = outcome.result.unwrap_err();
+    assert_eq!((failure.fault, &failure.partial), (fault, &None), "{acts:?} {failure:?}");
+    assert!(failure.detail.contains(words), "{acts:?}: {:?} lacks {words:?}", failure.detail);
+    assert_eq!(upstream.requests().len(), expected.len());
+    assert_eq!(kit.heard.text(), "");
+    for pair in upstream.requests().windows(2) {
+        assert_eq!(pair[0].body, pair[1].body, "a repeated request is the same request");
+    }
+}
+
+#[tokio::test]
+async fn a_status_means_what_the_table_says() {
+    let error = |status, body: &str| response(status, "content-type: application/json", body);
+    let plain = |status| error(status, r#"{"error":{"message":"no luck"}}"#);
+    check(plain(400), Rejected, &["http_400"], "no luck").await;
+    check(plain(422), Rejected, &["http_422"], "no luck").await;
+    check(plain(401), Unavailable(Auth), &["http_401"], "no luck").await;
+    check(plain(403), Unavailable(Auth), &["http_403"], "no luck").await;
+    check(plain(404), Unavailable(NotFound), &["http_404"], "base_url").await;
+    check(error(404, r#"{"error":"model 'm' not found"}"#), Unavailable(NotFound), &["http_404"], "model 'm' not found").await;
+    check(plain(408), Unavailable(Overloaded), &["http_408", "http_408"], "no luck").await;
+    check(plain(429), Unavailable(RateLimited), &["http_429", "http_429"], "no luck").await;
+    check(plain(500), Unavailable(Unreachable), &["http_500", "http_500"], "no luck").await;
+    check(plain(503), Unavailable(Overloaded), &["http_503", "http_503"], "no luck").await;
+    check(plain(529), Unavailable(Overloaded), &["http_529", "http_529"], "no luck").await;
+    check(error(502, "<html><h1>Bad Gateway</h1>"), Unavailable(Unreachable), &["http_502", "http_502"], "Bad Gateway").await;
+    check(error(402, r#"{"error":"Balance too low","status":402}"#), Unavailable(Quota), &["http_402"], "Balance too low").await;
+    check(
+        error(429, r#"{"error":{"message":"You exceeded your current quota.","code":"insufficient_quota"}}"#),
+        Unavailable(Quota),
+        &["out_of_quota"],
+        "current quota",
+    )
+    .await;
+    check(
+        error(400, r#"{"error":{"code":400,"message":"request (9120 tokens) exceeds the available context size","type":"exceed_context_size_error"}}"#),
+        Context,
+        &["context_length"],
+        "9120 tokens",
+    )
+    .await;
+    check(
+        error(400, r#"{"error":{"message":"Failed to call a function.","code":"tool_use_failed"}}"#),
+        Mistake,
+        &["model_mistake"],
+        "Failed to call",
+    )
+    .await;
+    check(error(400, r#"{"error":{"message":"filtered","code":"content_filter"}}"#), ContentFiltered, &["content_policy"], "filtered")
+        .await;
+    check(response(302, "location: http://127.0.0.1:1/", ""), Unavailable(NotFound), &["http_302"], "redirection").await;
+    // Upstream's own word on it beats the status.
+    check(response(500, "x-should-retry: false", "{}"), Unavailable(Unreachable), &["http_500"], "500").await;
+    check(response(409, "x-should-retry: true", "{}"), Rejected, &["http_409", "http_409"], "409").await;
+}
+
+#[tokio::test]
+async fn a_success_without_an_answer_is_none() {
+    let twice = |code| vec![code, code];
+    for (acts, fault, expected, words) in [
+        (response(200, "content-type: text/html", "<html>log in</html>"), Unavailable(Protocol), twice("malformed"), "HTML"),
+        (json("null"), Unavailable(Protocol), twice("malformed"), "null"),
+        (json("{}"), Unavailable(Protocol), twice("malformed"), "no choices"),
+        (json(""), Unavailable(Protocol), twice("malformed"), "nothing"),
+        (json("{\"choices\":null}"), Unavailable(Protocol), twice("malformed"), "no choices"),
+        (json("{\"choices\":[]}"), Unavailable(Protocol), twice("malformed"), "no choices"),
+        (json("{\"choices\":7}"), Unavailable(Protocol), twice("malformed"), "no completion"),
+        (json("{\"choices\":"), Unavailable(Protocol), twice("malformed"), "no JSON"),
+        (json("{\"error\":\"gone wrong\"}"), Unavailable(Protocol), twice("error_in_success"), "gone wrong"),
+        (json("{\"choices\":null,\"error\":{\"code\":429,\"message\":\"slower\"}}"), Unavailable(RateLimited), twice("http_429"), "slower"),
+        (json("{\"choices\":null,\"error\":{\"code\":401,\"message\":\"who?\"}}"), Unavailable(Auth), vec!["http_401"], "who?"),
+        (
+            sse(&["data: {\"error\":{\"code\":502,\"message\":\"capacity\"},\"choices\":[]}\n\n"]),
+            Unavailable(Unreachable),
+            twice("http_502"),
+            "capacity",
+        ),
+        (
+            sse(&["data: {\"error\":{\"code\":\"context_length_exceeded\",\"message\":\"too long\"}}\n\n"]),
+            Context,
+            vec!["context_length"],
+            "too long",
+        ),
+        (sse(&[&chunk("{\"content\":\"41 \"}", None)]), Unavailable(StreamBroken), twice("stream_broken"), "end mark"),
+        (sse(&[": only comments\n\n"]), Unavailable(Protocol), twice("malformed"), "no choices"),
+        (sse(&[]), Unavailable(StreamBroken), twice("stream_broken"), "end mark"),
+        (sse(&["data: {broken\n\n"]), Unavailable(Protocol), twice("malformed"), "no JSON"),
+        (sse(&[&chunk("{}", Some("error"))]), Unavailable(Protocol), twice("error_in_success"), "`error`"),
+        (sse(&[&chunk("{}", Some("malformed_function_call"))]), Mistake, vec!["model_mistake"], "could not read"),
+    ] {
+        check(acts, fault, &expected, words).await;
+    }
+}
+
+#[tokio::test]
+async fn breaks_and_silence_are_told_apart() {
+    check(vec![Act::Reset], Unavailable(Unreachable), &["reset", "reset"], "no answer from 127.0.0.1").await;
+    check(vec![Act::Close], Unavailable(Unreachable), &["reset", "reset"], "no answer from 127.0.0.1").await;
+    let mut cut = sse_open(&[&chunk("{\"content\":\"41 \"}", None)]);
+    cut.push(Act::Close);
+    check(cut, Unavailable(Unreachable), &["reset", "reset"], "in the middle of the answer").await;
+
+    // Nobody listens on the port of a listener that is gone.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let kit = Build::chat(vec![format!("http://{address}/v1")]).kit();
+    let outcome = kit.run(kit.call()).await;
+    assert_eq!(codes(&outcome), "unreachable unreachable");
+    assert!(outcome.attempts.iter().all(|record| record.tokens() == 0 && !record.at_least), "nothing arrived, nothing is owed");
+    assert_eq!(outcome.result.unwrap_err().fault, Unavailable(Unreachable));
+}
+
+#[tokio::test]
+async fn timers_end_what_is_silent() {
+    let build = |upstream: &Upstream| {
+        let mut build = Build::chat(vec![upstream.url()]);
+        build.target.attempt = Duration::from_millis(300);
+        build.target.chunk = Duration::from_millis(200);
+        build
+    };
+    // Before the first token: the attempt's own time, comments or not.
+    let mut dripping = sse_open(&[": ping\n\n"]);
+    dripping.push(Act::Hang);
+    for silent in [vec![Act::Hang], dripping] {
+        let upstream = Upstream::answers(silent).await;
+        let kit = build(&upstream).kit();
+        let outcome = kit.run(kit.heard_call()).await;
+        assert_eq!(codes(&outcome), "timeout timeout");
+        let charged = |record: &ambit_core::AttemptRecord| record.at_least && record.tokens() == 26 + 100 && record.ms >= 290;
+        assert!(outcome.attempts.iter().all(charged), "{:?}", outcome.attempts);
+        assert_eq!(outcome.result.unwrap_err().fault, Unavailable(Unreachable));
+        upstream.closed(2).await;
+    }
+    // After it: the time between two pieces, which comments do not prolong.
+    let mut acts = sse_open(&[&chunk("{\"content\":\"41 \"}", None)]);
+    for _ in 0..3 {
+        acts.push(Act::Wait(Duration::from_millis(100)));
+        acts.push(Act::Send(b"8\r\n: ping\n\n\r\n".to_vec()));
+    }
+    acts.push(Act::Hang);
+    let upstream = Upstream::answers(acts).await;
+    let kit = build(&upstream).kit().with_tools();
+    let outcome = kit.run(kit.heard_call()).await;
+    assert_eq!(codes(&outcome), "timeout_chunk timeout_chunk");
+    let failure = outcome.result.unwrap_err();
+    assert_eq!(failure.fault, Unavailable(StreamBroken));
+    assert!(failure.detail.contains("silent"), "{}", failure.detail);
+    // The whole call: its deadline, in the middle of the answer.
+    let upstream = Upstream::answers(vec![Act::Hang]).await;
+    let mut build = build(&upstream);
+    build.target.attempt = Duration::from_secs(20);
+    let kit = build.kit();
+    let mut call = kit.call();
+    call.deadline = Instant::now() + Duration::from_millis(450);
+    let outcome = kit.run(call).await;
+    assert_eq!((codes(&outcome), outcome.result.unwrap_err().fault), ("deadline".to_owned(), Deadline));
+}
+
+#[tokio::test]
+async fn a_retry_heals_and_waits_as_long_as_it_is_told() {
+    let ok = json(&completion("{\"content\":\"41\"}", "stop"));
+    let refused = response(429, "retry-after-ms: 250\nretry-after: 1", "{}");
+    let upstream = Upstream::plays(vec![refused, ok]).await;
+    let kit = Build::chat(vec![upstream.url()]).kit();
+    let started = Instant::now();
+    let outcome = kit.run(kit.call()).await;
+    let elapsed = started.elapsed();
+    assert_eq!((codes(&outcome), outcome.result.unwrap().text.as_deref()), ("http_429 ok".to_owned(), Some("41")));
+    assert!((Duration::from_millis(250)..Duration::from_secs(2)).contains(&elapsed), "{elapsed:?}");
+    assert_eq!(outcome.attempts[0].tokens(), 0, "a refusal costs nothing");
+
+    let upstream = Upstream::answers(response(429, "retry-after: 7200", "{}")).await;
+    let kit = Build::chat(vec![upstream.url()]).kit();
+    let outcome = kit.run(kit.call()).await;
+    assert_eq!((codes(&outcome), outcome.result.unwrap_err().retry_after), ("http_429".to_owned(), Some(Duration::from_secs(7_200))));
+}
+
+#[tokio::test]
+async fn nothing_is_repeated_once_a_piece_was_passed_on() {
+    let cut = || {
+        let mut acts = sse_open(&[&chunk("{\"content\":\"41 \"}", None), &chunk("{\"content\":\"un\"}", None)]);
+        acts.push(Act::Close);
+        acts
+    };
+    let words = words(&["whole"]);
+    let whole = sse(&words.iter().map(String::as_str).collect::<Vec<_>>());
+
+    // No tools: passed on at once, and then over.
+    let upstream = Upstream::plays(vec![cut(), whole.clone()]).await;
+    let kit = Build::chat(vec![upstream.url()]).kit();
+    let outcome = kit.run(kit.heard_call()).await;
+    assert_eq!(codes(&outcome), "reset");
+    let failure = outcome.result.unwrap_err();
+    assert_eq!((failure.fault, failure.partial.as_deref()), (Unavailable(StreamBroken), Some("41 un")));
+    assert_eq!(kit.heard.text(), "41 un");
+
+    // Tools offered: held back, thrown away, asked again; nobody sees two answers glued together.
+    let upstream = Upstream::plays(vec![cut(), whole.clone()]).await;
+    let kit = Build::chat(vec![upstream.url()]).kit().with_tools();
+    let outcome = kit.run(kit.heard_call()).await;
+    assert_eq!((codes(&outcome), outcome.result.unwrap().text.as_deref()), ("reset ok".to_owned(), Some("whole")));
+    assert_eq!(kit.heard.text(), "whole");
+
+    // Nobody listens: the same, with or without tools.
+    let upstream = Upstream::plays(vec![cut(), whole]).await;
+    let kit = Build::chat(vec![upstream.url()]).kit();
+    assert_eq!(codes(&kit.run(kit.call()).await), "reset ok");
+}
+
+#[tokio::test]
+async fn bodies_are_bounded_to_the_byte() {
+    // `response` is 8 KiB here, `sse_line` 4 KiB.
+    let plain = |bytes: usize| {
+        let empty = completion("{\"content\":\"\"}", "stop").len();
+        json(&completion(&format!("{{\"content\":\"{}\"}}", "w".repeat(bytes - empty)), "stop"))
+    };
+    let line = |bytes: usize| {
+        let empty = chunk("{\"content\":\"\"}", Some("stop")).trim_end().len();
+        sse(&[&chunk(&format!("{{\"content\":\"{}\"}}", "w".repeat(bytes - empty)), Some("stop"))])
+    };
+    let total = |bytes: usize| {
+        let said = words(&["x"]).concat();
+        let filler = ": \n".repeat((bytes - said.len()) / 3) + &"\n".repeat((bytes - said.len()) % 3);
+        sse(&[&filler, &said])
+    };
+    for (fits, acts) in [
+        (true, plain(8 << 10)),
+        (false, plain((8 << 10) + 1)),
+        (true, line(4 << 10)),
+        (false, line((4 << 10) + 1)),
+        (true, total(8 << 10)),
+        (false, total((8 << 10) + 1)),
+    ] {
+        let upstream = Upstream::answers(acts).await;
+        let kit = Build::chat(vec![upstream.url()]).kit().with_tools();
+        let outcome = kit.run(kit.heard_call()).await;
+        assert_eq!(outcome.result.is_ok(), fits, "{:?}", outcome.result);
+        assert_eq!(outcome.attempts[0].code.as_ref(), if fits { "ok" } else { "too_large" });
+    }
+    // An endless error is read so far and no further.
+    let mut endless = vec![Act::Send(b"HTTP/1.1 400 X\r\ncontent-type: text/plain\r\n\r\n".to_vec())];
+    endless.extend(vec![Act::Send(vec![b'x'; 32 << 10]); 3]);
+    endless.push(Act::Hang);
+    let upstream = Upstream::answers(endless).await;
+    let kit = Build::chat(vec![upstream.url()]).kit();
+    let failure = kit.run(kit.call()).await.result.unwrap_err();
+    assert_eq!((failure.fault, failure.status), (Rejected, Some(400)));
+    assert!(failure.detail.chars().count() <= 500);
+}
+
+#[tokio::test]
+async fn the_allowance_is_never_exceeded() {
+    let upstream = Upstream::answers(vec![Act::Hang]).await;
+    let mut build = Build::chat(vec![upstream.url()]);
+    build.target.attempt = Duration::from_millis(150);
+    let kit = build.kit();
+    // One leg takes 26 + 100 tokens and 1,052 nano-dollars.
+    for (attempts, tokens, cost, sent) in
+        [(2, 252, 2_104, 2), (1, 252, 2_104, 1), (2, 251, 2_104, 1), (2, 252, 2_103, 1), (0, 252, 2_104, 0)]
+    {
+        let mut call = kit.call();
+        call.allowance = Allowance { attempts, tokens, cost: Money(cost), deadline: 0 };
+        let outcome = kit.run(call).await;
+        assert_eq!(outcome.attempts.len(), sent, "{attempts} {tokens} {cost}");
+        assert!(outcome.attempts.iter().map(ambit_core::AttemptRecord::tokens).sum::<u64>() <= tokens);
+        assert!(outcome.attempts.iter().map(|record| record.cost.0).sum::<u64>() <= cost);
+        if sent == 0 {
+            assert_eq!(outcome.result.unwrap_err().fault, ModelFault::Allowance);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_secret_shows_nowhere() {
+    let upstream = Upstream::answers(response(401, "", "{}")).await;
+    let kit = Build::chat(vec![upstream.url()]).kit();
+    let outcome = kit.run(kit.call()).await;
+    let signals = format!("{:?}", kit.signals.0.lock().unwrap());
+    for shown in [format!("{:?}", kit.gateway), format!("{outcome:?}"), signals] {
+        assert!(!shown.contains("sk-test") && !shown.contains("more"), "{shown}");
+    }
+}
