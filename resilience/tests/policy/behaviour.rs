@@ -2,7 +2,7 @@
 
 use ambit_core::signal::DependencyKind;
 use ambit_core::{ErrorKind, Origin};
-use ambit_resilience::{Failure, Outcome, PolicyError};
+use ambit_resilience::{Breaker, Failure, Outcome, PolicyError, Row};
 
 use crate::kit::{SETUP, Setup, Stage, check, ms, paused};
 
@@ -169,7 +169,7 @@ fn an_attempt_is_clipped_by_what_is_left_of_the_call() {
 fn once_the_head_is_there_only_the_whole_call_bounds_an_attempt() {
     check(
         SETUP,
-        "1999/ms+head+3000/ms+ok",
+        "1999/ms+head+2000/ms+head+1000/ms+ok",
         &["0 admitted waited=0", "0 started first", "4999 finished first ok after=4999 first_token=1999", "4999 = ok legs=1"],
     );
     // Total time wins over a slow drip.
@@ -184,6 +184,18 @@ fn once_the_head_is_there_only_the_whole_call_bounds_an_attempt() {
             "7900 = deadline legs=1",
         ],
     );
+}
+
+/// The deadline is no evidence against the other side, unless the attempt had its full timeout.
+#[test]
+fn an_attempt_cut_by_the_deadline_is_evidence_only_if_it_had_its_time() {
+    for (deadline, row, breaker) in [(8_000, Row::DeadlineSpent, Breaker::Failure), (1_500, Row::DeadlineCut, Breaker::Neutral)] {
+        paused(async {
+            let stage = Stage::new(Setup { deadline, ..SETUP });
+            let Err(PolicyError::Failed(failure)) = stage.call("50/ms+head+hang").await.result else { panic!("it cannot end well") };
+            assert_eq!((failure.class.row, failure.class.breaker, failure.is_fate_unknown()), (row, breaker, true));
+        });
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the order of the layers forces, as far as it does without a breaker.
 
 use std::cell::Cell;
-use std::time::Duration;
+use std::task::{Context, Waker};
 
 use ambit_resilience::{Failure, Outcome};
 use futures_util::future::join;
@@ -135,17 +135,58 @@ fn a_refusal_of_our_own_is_no_attempt_takes_nothing_and_is_not_repeated() {
     });
 }
 
-/// The deadline is looked at again after the permit.
+/// The deadline is looked at before anything else, a permit in hand or not.
 #[test]
-fn a_permit_that_comes_too_late_is_given_back_unused() {
+fn a_permit_brought_along_too_late_is_given_back_unused() {
     paused(async {
-        let stage = Stage::new(Setup { deadline: 700, ..SETUP });
-        let door = stage.bulkhead().try_admit_fresh(Default::default()).unwrap();
+        let stage = Stage::new(Setup { deadline: 599, ..SETUP });
         let mut context = stage.context();
-        context.admission = Some(door);
-        tokio::time::advance(Duration::from_millis(101)).await;
+        context.admission = Some(stage.bulkhead().try_admit_fresh(Default::default()).unwrap());
         let called = stage.call_with(context, "ok").await;
         assert_eq!(told(&called.result), "deadline_exceeded");
         assert!(stage.bulkhead().is_quiescent());
+    });
+}
+
+/// And again after the permit: a busy process may hear of it too late.
+#[test]
+fn a_permit_that_comes_too_late_is_given_back_unused() {
+    paused(async {
+        let stage = Stage::new(SETUP);
+        let holder = stage.bulkhead().try_admit_fresh(Default::default()).unwrap();
+        let mut call = Box::pin(stage.call("ok"));
+        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(holder);
+        tokio::time::advance(ms(7_401)).await;
+        let called = call.await;
+        assert_eq!(told(&called.result), "deadline_exceeded");
+        assert!(called.legs.is_empty() && stage.bulkhead().is_quiescent());
+        assert_eq!(stage.ledger.left().attempts, SETUP.allowance);
+    });
+}
+
+/// So is the ledger: another leg may have taken what was left during the wait.
+#[test]
+fn an_allowance_that_was_taken_meanwhile_sends_nothing() {
+    paused(async {
+        let stage = Stage::new(Setup { allowance: 1, ..SETUP });
+        let holder = stage.bulkhead().try_admit_fresh(Default::default()).unwrap();
+        let other_leg = async {
+            assert!(stage.ledger.take(RESERVE));
+            drop(holder);
+        };
+        let (called, ()) = join(stage.call("ok"), other_leg).await;
+        assert_eq!(told(&called.result), "allowance_spent");
+        assert!(called.legs.is_empty() && stage.bulkhead().is_quiescent());
+
+        // And during a back-off: the real error stands.
+        let stage = Stage::new(Setup { allowance: 2, ..SETUP });
+        let other_leg = async {
+            tokio::time::sleep(ms(100)).await;
+            assert!(stage.ledger.take(RESERVE));
+        };
+        let (called, ()) = join(stage.call("503 ok"), other_leg).await;
+        assert_eq!((told(&called.result).as_str(), called.legs.len()), ("http_503", 1));
+        assert_eq!(stage.recorder.trace().last().unwrap(), "200 refused allowance");
     });
 }
