@@ -3,8 +3,10 @@
 //! The commands of one page run in order, in one fresh folder, with the built binary on the path and every listener on
 //! a free port. `cargo run --release -- X` runs as `ambit X` and `cargo xtask` is only looked up: what they build is
 //! built already. `ambit serve` stays up for the rest of the page and must end well when it is asked to.
-//! A line may end with `# exit N` if it is meant to fail. What a command prints is not compared.
+//! A line may end with `# exit N` if it is meant to fail. What a command prints is not compared. A fence whose first line
+//! is three backticks and `toml ambit.toml` is written to that file of the folder.
 
+use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -44,15 +46,15 @@ pub(crate) fn check(root: &Path) -> Result<Tally, String> {
     let mut tally = Tally::default();
     for page in pages(root)? {
         let text = fs::read_to_string(&page).map_err(|e| format!("{}: {e}", page.display()))?;
-        let commands = commands(&text);
-        if commands.is_empty() {
+        let acts = acts(&text);
+        if acts.is_empty() {
             continue;
         }
         let mut session = Session::new(&binary)?;
         let mut failed = None;
-        for (line, command) in &commands {
-            eprintln!("-- {}:{line}: {}", page.display(), command.text);
-            match session.run(command) {
+        for (line, act) in &acts {
+            eprintln!("-- {}:{line}: {act}", page.display());
+            match session.act(act) {
                 Ok(()) => tally.passed += 1,
                 Err(why) => {
                     failed = Some(format!("{}:{line}: {why}", page.display()));
@@ -85,38 +87,71 @@ fn pages(root: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(pages)
 }
 
-/// One line to run.
+/// What a page does.
 #[derive(Debug, PartialEq, Eq)]
-struct Line {
-    text: String,
-    /// The exit code it must have.
-    exit: i32,
+enum Act {
+    /// Runs a line, which must end with `exit`.
+    Run { text: String, exit: i32 },
+    /// Writes a file.
+    Write { file: String, text: String },
 }
 
-/// The lines to run of a page, each with its number from 1. A `\` at the end joins a line with the next.
-fn commands(page: &str) -> Vec<(usize, Line)> {
-    let mut found: Vec<(usize, Line)> = Vec::new();
-    let (mut in_console, mut joined) = (false, false);
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Run { text, .. } => f.write_str(text),
+            Self::Write { file, .. } => write!(f, "(writes {file})"),
+        }
+    }
+}
+
+/// Inside which fence a line stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fence {
+    Console,
+    File,
+    Other,
+}
+
+/// The acts of a page, each with its line from 1. A `\` at the end of a line to run joins it with the next.
+fn acts(page: &str) -> Vec<(usize, Act)> {
+    let mut found: Vec<(usize, Act)> = Vec::new();
+    let (mut fence, mut joined) = (None, false);
     for (number, line) in page.lines().enumerate() {
         if let Some(info) = line.strip_prefix("```") {
-            (in_console, joined) = (!in_console && info == "console", false);
-        } else if in_console {
-            let text = line.strip_suffix('\\').unwrap_or(line);
-            if let Some(command) = text.strip_prefix("$ ") {
-                found.push((number + 1, Line { text: command.to_owned(), exit: 0 }));
-            } else if let (true, Some((_, last))) = (joined, found.last_mut()) {
-                last.text.push_str(text.trim_start());
+            joined = false;
+            fence = match (fence, info.split_once(' ')) {
+                (Some(_), _) => None,
+                (None, Some((_, file))) => {
+                    found.push((number + 1, Act::Write { file: file.to_owned(), text: String::new() }));
+                    Some(Fence::File)
+                }
+                (None, None) if info == "console" => Some(Fence::Console),
+                (None, None) => Some(Fence::Other),
+            };
+        } else if fence == Some(Fence::File) {
+            if let Some((_, Act::Write { text, .. })) = found.last_mut() {
+                text.push_str(line);
+                text.push('\n');
+            }
+        } else if fence == Some(Fence::Console) {
+            let part = line.strip_suffix('\\').unwrap_or(line);
+            if let Some(command) = part.strip_prefix("$ ") {
+                found.push((number + 1, Act::Run { text: command.to_owned(), exit: 0 }));
+            } else if let (true, Some((_, Act::Run { text, .. }))) = (joined, found.last_mut()) {
+                text.push_str(part.trim_start());
             } else {
                 continue; // A line of output.
             }
             joined = line.ends_with('\\');
         }
     }
-    for (_, line) in &mut found {
-        if let Some((text, exit)) = line.text.rsplit_once("# exit ")
-            && let Ok(exit) = exit.trim().parse()
+    for (_, act) in &mut found {
+        if let Act::Run { text, exit } = act
+            && let Some((command, code)) = text.rsplit_once("# exit ")
+            && let Ok(code) = code.trim().parse()
         {
-            *line = Line { text: text.trim_end().to_owned(), exit };
+            (*exit, *text) = (code, command.trim_end().to_owned());
         }
     }
     found
@@ -160,8 +195,15 @@ impl Session {
         Ok(Self { folder, path, server: None })
     }
 
-    fn run(&mut self, line: &Line) -> Result<(), String> {
-        let Some(mut text) = translated(&line.text)? else { return Ok(()) };
+    fn act(&mut self, act: &Act) -> Result<(), String> {
+        match act {
+            Act::Run { text, exit } => self.run(text, *exit),
+            Act::Write { file, text } => fs::write(self.folder.join(file), text).map_err(|e| format!("{file}: {e}")),
+        }
+    }
+
+    fn run(&mut self, shown: &str, exit: i32) -> Result<(), String> {
+        let Some(mut text) = translated(shown)? else { return Ok(()) };
         if text == "ambit serve" || text.starts_with("ambit serve ") {
             return self.serve(&text);
         }
@@ -170,9 +212,9 @@ impl Session {
         }
         let mut child = self.shell(&text).spawn().map_err(|e| format!("`{text}` does not start: {e}"))?;
         match exec::wait(&mut child, LINE_LIMIT)? {
-            Some(status) if status.code() == Some(line.exit) => Ok(()),
-            Some(status) => Err(format!("`{}` ended with {status}, not with exit code {}", line.text, line.exit)),
-            None => Err(format!("`{}` was stopped after {} s", line.text, LINE_LIMIT.as_secs())),
+            Some(status) if status.code() == Some(exit) => Ok(()),
+            Some(status) => Err(format!("`{shown}` ended with {status}, not with exit code {exit}")),
+            None => Err(format!("`{shown}` was stopped after {} s", LINE_LIMIT.as_secs())),
         }
     }
 
@@ -249,11 +291,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_marked_lines_are_run() {
-        let page = "```sh\n$ no\n```\n```console\n$ ambit run \\\n    \"hi\"\nan answer\n$ ambit run nobody # exit 2\n```\n$ no\n";
-        let want = [(5, "ambit run \"hi\"", 0), (8, "ambit run nobody", 2)];
-        let want: Vec<_> = want.into_iter().map(|(line, text, exit)| (line, Line { text: text.to_owned(), exit })).collect();
-        assert_eq!(commands(page), want);
+    fn only_what_is_marked_is_done() {
+        let run = |text: &str, exit| Act::Run { text: text.to_owned(), exit };
+        let write = |file: &str, text: &str| Act::Write { file: file.to_owned(), text: text.to_owned() };
+        let check = |page: &str, want: Vec<(usize, Act)>| assert_eq!(acts(page), want, "{page}");
+        check("```sh\n$ no\n```\n$ no\n", vec![]);
+        check("```console\n$ ambit run \\\n    \"hi\"\nan answer\n```\n", vec![(2, run("ambit run \"hi\"", 0))]);
+        check("```console\n$ a # exit 2\n$ b # why\n```\n", vec![(2, run("a", 2)), (3, run("b # why", 0))]);
+        check("```toml\n[no]\n```\n```toml a.toml\n[yes]\n\n$ x\n```\n", vec![(4, write("a.toml", "[yes]\n\n$ x\n"))]);
     }
 
     #[test]
@@ -276,10 +321,10 @@ mod tests {
     #[test]
     fn a_line_ends_as_it_says() {
         let mut session = Session::new(Path::new("/nowhere/ambit")).unwrap();
-        let line = |text: &str, exit| Line { text: text.to_owned(), exit };
-        assert_eq!(session.run(&line("test \"$NO_COLOR\" = 1", 0)), Ok(()));
-        assert_eq!(session.run(&line("exit 3", 3)), Ok(()));
-        assert!(session.run(&line("false | cat", 0)).unwrap_err().contains("exit status: 1"));
+        session.act(&Act::Write { file: "note".to_owned(), text: "well\n".to_owned() }).unwrap();
+        assert_eq!(session.run("test \"$NO_COLOR$(cat note)\" = 1well", 0), Ok(()));
+        assert_eq!(session.run("exit 3", 3), Ok(()));
+        assert!(session.run("false | cat", 0).unwrap_err().contains("exit status: 1"));
         session.end().unwrap();
     }
 
