@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ambit_store::{Append, Follower, Need, Store};
+use ambit_store::{Append, Follower, Need, OpKind, Store, StoreOptions};
 use tokio::time::timeout;
 
 use crate::kit::{Kit, closing, create, events, id, note};
@@ -77,10 +77,34 @@ async fn a_change_of_owner_is_followed_through() {
 }
 
 #[tokio::test]
+async fn what_another_owner_wrote_comes_before_what_this_process_goes_on_with() {
+    let kit = Kit::new();
+    let hour = Duration::from_secs(3_600);
+    let (first, second) = (kit.open("a").await, Store::open(StoreOptions { poll: hour, ..kit.options("b") }).await.unwrap());
+    let lease = create(&first, 1).await;
+    let mut follower = second.follow(id(1), 0);
+    assert_eq!(follower.next().await.unwrap().unwrap()[0].seq, 1);
+    let before = kit.ops.count(OpKind::Read);
+    let write = async {
+        // The follower finds nothing, looks whether the session is closed, and listens from then on.
+        while kit.ops.count(OpKind::Read) < before + 2 {
+            tokio::task::yield_now().await;
+        }
+        first.append(&lease, events([2]), Need::Applied).await.unwrap();
+        kit.pass(10_000);
+        let lease = second.take_over(NonZeroU32::MIN).await.unwrap().remove(0);
+        second.append(&lease, events([3]), Need::Applied).await.unwrap();
+    };
+    let (records, ()) = tokio::join!(timeout(Duration::from_secs(20), follower.next()), write);
+    let records = records.expect("it waits for a poll").unwrap().unwrap();
+    assert_eq!(records.iter().map(|record| record.seq).collect::<Vec<_>>(), [2, 3]);
+}
+
+#[tokio::test]
 async fn what_this_process_commits_comes_without_a_poll() {
     let kit = Kit::new();
     let hour = Duration::from_secs(3_600);
-    let store = Store::open(ambit_store::StoreOptions { poll: hour, ..kit.options("a") }).await.unwrap();
+    let store = Store::open(StoreOptions { poll: hour, ..kit.options("a") }).await.unwrap();
     let lease = create(&store, 1).await;
     let mut follower = store.follow(id(1), 1);
     let patience = Duration::from_secs(20);

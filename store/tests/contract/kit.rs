@@ -34,9 +34,12 @@ impl OpObserver for Ops {
 impl Ops {
     /// How many commits there were so far, applied and durable.
     pub(crate) fn commits(&self) -> (usize, usize) {
-        let ops = self.0.lock().unwrap();
-        let count = |kind| ops.iter().filter(|op| **op == (kind, OpOutcome::Ok)).count();
-        (count(OpKind::CommitApplied), count(OpKind::CommitDurable))
+        (self.count(OpKind::CommitApplied), self.count(OpKind::CommitDurable))
+    }
+
+    /// How many operations of a kind went well so far.
+    pub(crate) fn count(&self, kind: OpKind) -> usize {
+        self.0.lock().unwrap().iter().filter(|op| **op == (kind, OpOutcome::Ok)).count()
     }
 }
 

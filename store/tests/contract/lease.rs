@@ -92,6 +92,20 @@ async fn a_stale_epoch_appends_nothing_and_harms_nobody() {
 }
 
 #[tokio::test]
+async fn an_owner_that_comes_back_does_not_come_back_under_its_old_epoch() {
+    let kit = Kit::new();
+    let (owner, heir) = (kit.open("a").await, kit.open("b").await);
+    let old = create(&owner, 1).await;
+    kit.pass(10_000);
+    assert_eq!(heir.take_over(MANY).await.unwrap()[0].epoch, 2);
+    kit.pass(10_000);
+    let new = owner.take_over(MANY).await.unwrap().remove(0);
+    assert_eq!(new.epoch, 3);
+    assert!(matches!(owner.append(&old, events([2]), Need::Applied).await, Err(StoreError::NotOwner { epoch: 1, .. })));
+    owner.append(&new, events([2]), Need::Applied).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_released_session_belongs_to_nobody() {
     let kit = Kit::new();
     let store = kit.open("a").await;
