@@ -156,6 +156,7 @@ async fn timers_end_what_is_silent() {
     let kit = build(&upstream).kit().with_tools();
     let outcome = kit.run(kit.heard_call()).await;
     assert_eq!(codes(&outcome), "timeout_chunk timeout_chunk");
+    assert!(outcome.attempts.iter().all(|record| record.ms < 450), "comments are no pieces: {:?}", outcome.attempts);
     let failure = outcome.result.unwrap_err();
     assert_eq!(failure.fault, Unavailable(StreamBroken));
     assert!(failure.detail.contains("silent"), "{}", failure.detail);
@@ -285,12 +286,30 @@ async fn the_allowance_is_never_exceeded() {
 }
 
 #[tokio::test]
-async fn a_secret_shows_nowhere() {
-    let upstream = Upstream::answers(response(401, "", "{}")).await;
+async fn what_a_refused_leg_did_not_use_pays_the_next_one() {
+    let ok = json(&completion("{\"content\":\"41\"}", "stop"));
+    let upstream = Upstream::plays(vec![response(503, "", "{}"), ok]).await;
     let kit = Build::chat(vec![upstream.url()]).kit();
-    let outcome = kit.run(kit.call()).await;
-    let signals = format!("{:?}", kit.signals.0.lock().unwrap());
-    for shown in [format!("{:?}", kit.gateway), format!("{outcome:?}"), signals] {
-        assert!(!shown.contains("sk-test") && !shown.contains("more"), "{shown}");
+    let mut call = kit.call();
+    call.allowance = Allowance { attempts: 2, tokens: 126, cost: Money(1_052), deadline: 0 };
+    let outcome = kit.run(call).await;
+    assert_eq!(codes(&outcome), "http_503 ok");
+    assert_eq!(outcome.attempts.iter().map(ambit_core::AttemptRecord::tokens).collect::<Vec<_>>(), [0, 14]);
+}
+
+#[tokio::test]
+async fn a_secret_shows_nowhere() {
+    for quoting in [
+        response(401, "", r#"{"error":{"message":"who is `Bearer sk-test`, with more?"}}"#),
+        json(r#"{"error":{"code":401,"message":"who is `Bearer sk-test`, with more?"}}"#),
+    ] {
+        let upstream = Upstream::answers(quoting).await;
+        let kit = Build::chat(vec![upstream.url()]).kit();
+        let outcome = kit.run(kit.call()).await;
+        let signals = format!("{:?}", kit.signals.0.lock().unwrap());
+        for shown in [format!("{:?}", kit.gateway), format!("{outcome:?}"), signals] {
+            assert!(!shown.contains("sk-test") && !shown.contains("more"), "{shown}");
+        }
+        assert!(outcome.result.unwrap_err().detail.contains("who is `Bearer ***`, with ***?"));
     }
 }

@@ -47,7 +47,7 @@ pub(super) async fn of_response(client: &Client, leg: &LegStage<'_>, mut respons
         failure = Failure::new(Outcome::Status { status, says: Says::Nothing, should_retry: Some(false) });
         detail = format!("the provider answered {status}, a redirection, which is not followed: check `base_url`");
     }
-    leg.fails(failure, &detail)
+    leg.fails(failure, &client.without_secrets(&detail))
 }
 
 /// An error object where an answer should be, in a body or a stream that claims success.
@@ -60,7 +60,7 @@ pub(super) fn of_error_object(client: &Client, leg: &LegStage<'_>, headers: &Hea
         Some(status) => of_error(client, status, headers, &error),
         None => Failure::new(Outcome::Malformed).with_code("error_in_success"),
     };
-    leg.fails(failure, &format!("the provider broke off with an error: {}", error.message))
+    leg.fails(failure, &client.without_secrets(&format!("the provider broke off with an error: {}", error.message)))
 }
 
 fn of_error(client: &Client, status: u16, headers: &HeaderMap, error: &ProviderError) -> Failure {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, Url};
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
 
 use self::encode::OutputMember;
@@ -35,6 +35,8 @@ use ambit_resilience::Failure;
 const DEADLINE: HeaderName = HeaderName::from_static("x-request-deadline");
 /// The same as a length, milliseconds.
 const TIMEOUT_MS: HeaderName = HeaderName::from_static("x-request-timeout-ms");
+/// Shortest header value that is taken for a secret, bytes: shorter ones are words.
+const SECRET_MIN: usize = 4;
 /// Hosts that refuse `max_tokens` for their newer models.
 const COMPLETION_TOKENS_HOSTS: [&str; 2] = ["openai.com", "openai.azure.com"];
 
@@ -46,6 +48,8 @@ pub(crate) struct Client {
     /// Whose turn it is.
     next: AtomicUsize,
     headers: HeaderMap,
+    /// What of the headers must never be quoted back.
+    secrets: Vec<SecretString>,
     streaming: Streaming,
     bounds: Bounds,
     chunk: Duration,
@@ -82,6 +86,7 @@ impl Client {
             places,
             next: AtomicUsize::new(0),
             headers: headers(options).map_err(|(name, reason)| setting(name, reason))?,
+            secrets: options.api_key.iter().chain(options.headers.iter().map(|(_, value)| value)).cloned().collect(),
             streaming: options.streaming,
             bounds: Bounds { line_max: options.sse_line, total_max: options.response },
             chunk: target.chunk,
@@ -100,6 +105,12 @@ impl Client {
         } else {
             Err(fail::of_response(self, leg, response).await)
         }
+    }
+
+    /// A provider's words without our secrets, should it quote them.
+    fn without_secrets(&self, words: &str) -> String {
+        let secrets = self.secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| secret.len() >= SECRET_MIN);
+        secrets.fold(words.to_owned(), |words, secret| words.replace(secret, "***"))
     }
 
     async fn send(&self, ask: &Ask<'_>, leg: &LegStage<'_>) -> Result<Response, Failure> {

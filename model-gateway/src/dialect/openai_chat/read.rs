@@ -195,19 +195,29 @@ fn take_events(reading: &mut Reading<'_>, events: &mut Reader, assembly: &mut As
 /// One JSON text of an answer; `None` for `null`, an error for an error object and for what is no completion.
 fn parse(client: &Client, leg: &LegStage<'_>, headers: &HeaderMap, json: &[u8], began: bool) -> Result<Option<Completion>, Failure> {
     match serde_json::from_slice::<Option<Completion>>(json) {
-        Ok(Some(Completion { error: Some(error), .. })) => Err(fail::of_error_object(client, leg, headers, &error, began)),
+        Ok(Some(Completion { error: Some(error), .. })) if is_error(&error) => {
+            Err(fail::of_error_object(client, leg, headers, &error, began))
+        }
         Ok(completion) => Ok(completion),
         // Not of that shape: perhaps an error of another.
         Err(_) => Err(match serde_json::from_slice::<Value>(json) {
-            Ok(value) if value.get("error").is_some_and(|error| !error.is_null()) => {
-                fail::of_error_object(client, leg, headers, &value, began)
-            }
+            Ok(value) if value.get("error").is_some_and(is_error) => fail::of_error_object(client, leg, headers, &value, began),
             Ok(_) => fail::of_nonsense(leg, "JSON that is no completion"),
             Err(_) if json.trim_ascii_start().starts_with(b"<") => {
                 fail::of_nonsense(leg, "a page of HTML: check `base_url`, or whether a login stands before it")
             }
             Err(_) => fail::of_nonsense(leg, "something that is no JSON"),
         }),
+    }
+}
+
+/// Some servers send the member always, and mean nothing by it.
+fn is_error(error: &Value) -> bool {
+    match error {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Object(object) => !object.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::Array(_) => true,
     }
 }
 

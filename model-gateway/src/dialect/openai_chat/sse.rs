@@ -161,6 +161,7 @@ mod tests {
         check("event: message\r\ndata: a\r\n\ndata: b\n\r\n", &["a", "b"]);
         check("data: no end\n\ndata: at all", &["no end", "at all"]);
         check("data: one line end\n", &["one line end"]);
+        check("data: a\r\ndata: b\r\n\r\ndata: c\rdata: d\r\r", &["a\nb", "c\nd"]);
         check(": comment\n\n: another\ndata: a\n: inside\ndata: b\nid: 7\nretry: 9\n\n", &["a\nb"]);
         check("\u{feff}data: after a mark\n\n", &["after a mark"]);
         check("data: größer ≥ 🙂\n\n", &["größer ≥ 🙂"]);
