@@ -3,8 +3,8 @@
 //! The commands of one page run in order, in one fresh folder, with the built binary on the path and every listener on
 //! a free port. `cargo run --release -- X` runs as `ambit X` and `cargo xtask` is only looked up: what they build is
 //! built already. `ambit serve` stays up for the rest of the page and must end well when it is asked to.
-//! A line may end with `# exit N` if it is meant to fail. What a command prints is not compared. A fence whose first line
-//! is three backticks and `toml ambit.toml` is written to that file of the folder.
+//! A line may end with `# exit N` if it is meant to fail. What a command prints is not compared, and is shown only if it
+//! ends otherwise than it should. A fence that opens with `toml ambit.toml` is written to that file of the folder.
 
 use std::fmt;
 use std::fs;
@@ -27,6 +27,8 @@ const LISTENERS: [Listener; 2] = [
     Listener { written: "127.0.0.1:8080", variable: "AMBIT_SERVER__LISTEN", said: "listening on " },
     Listener { written: "127.0.0.1:8081", variable: "AMBIT_SERVER__ADMIN_LISTEN", said: "admin on " },
 ];
+/// Where the output of a line goes, in the page's folder.
+const OUTPUT: &str = ".output";
 /// Pages that are run.
 const PAGES: [&str; 2] = ["README.md", "docs"];
 
@@ -210,12 +212,17 @@ impl Session {
         for (written, real) in self.server.iter().flat_map(|server| &server.addresses) {
             text = text.replace(written, real);
         }
-        let mut child = self.shell(&text).spawn().map_err(|e| format!("`{text}` does not start: {e}"))?;
-        match exec::wait(&mut child, LINE_LIMIT)? {
-            Some(status) if status.code() == Some(exit) => Ok(()),
-            Some(status) => Err(format!("`{shown}` ended with {status}, not with exit code {exit}")),
-            None => Err(format!("`{shown}` was stopped after {} s", LINE_LIMIT.as_secs())),
-        }
+        let output = self.folder.join(OUTPUT);
+        let file = fs::File::create(&output).map_err(|e| format!("{OUTPUT}: {e}"))?;
+        let both = file.try_clone().map_err(|e| format!("{OUTPUT}: {e}"))?;
+        let mut child = self.shell(&text).stdout(file).stderr(both).spawn().map_err(|e| format!("`{text}` does not start: {e}"))?;
+        let why = match exec::wait(&mut child, LINE_LIMIT)? {
+            Some(status) if status.code() == Some(exit) => return Ok(()),
+            Some(status) => format!("`{shown}` ended with {status}, not with exit code {exit}"),
+            None => format!("`{shown}` was stopped after {} s", LINE_LIMIT.as_secs()),
+        };
+        eprintln!("{}", fs::read_to_string(&output).unwrap_or_default());
+        Err(why)
     }
 
     /// Starts a server and waits until it has said where it listens.
@@ -245,7 +252,7 @@ impl Session {
         while addresses.len() < LISTENERS.len() {
             let Ok(address) = heard.recv_timeout(READY_LIMIT) else {
                 exec::stop(&mut child)?;
-                return Err(format!("`{text}` did not say where it listens within {} s", READY_LIMIT.as_secs()));
+                return Err(format!("`{text}` ended, or did not say within {} s where it listens", READY_LIMIT.as_secs()));
             };
             addresses.push(address);
         }
