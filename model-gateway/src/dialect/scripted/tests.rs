@@ -188,7 +188,7 @@ fn the_demo_answers_what_a_newcomer_asks_it() {
 
 #[test]
 fn the_demo_says_honestly_what_it_could_not_do() {
-    let failed = r#"{"status":"error","code":"UPSTREAM_UNAVAILABLE","detail":"the tool could not be reached"}"#;
+    let failed = r#"{"status":"error","code":"UPSTREAM_UNAVAILABLE","detail":"what the tool depends on is known to be down"}"#;
     let asked = "What changed in the deploy folder last week, and is the service healthy?";
     let (_, text) = demo(asked, &[("list_files", LISTING), ("read_file", CHANGES), ("service_health", failed)], ToolChoice::Auto);
     assert!(text.contains("`search` 1.22.4") && text.contains("its health could not be read"), "{text}");
