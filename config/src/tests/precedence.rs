@@ -75,15 +75,21 @@ fn trap_unknown_keys_are_not_ignored_in_any_layer() {
 #[test]
 fn trap_digits_in_the_environment_stay_text_where_text_is_wanted() {
     use secrecy::ExposeSecret as _;
-    let sources = Sources::default().with_env(&[
-        ("AMBIT_MODELS__PRIMARY__BASE_URL", "http://127.0.0.1:8000/v1"),
-        ("AMBIT_MODELS__PRIMARY__MODEL", "0042"),
-        ("AMBIT_MODELS__PRIMARY__API_KEY", "00123456789012345678901234567890"),
-    ]);
-    let config = good(&sources);
-    let model = &config.settings().models["primary"];
-    assert_eq!(model.model.as_deref(), Some("0042"));
-    assert_eq!(model.api_key.as_ref().unwrap().0.expose_secret(), "00123456789012345678901234567890");
+    // Each of these is a number, a flag or a list to whoever guesses from the text.
+    for text in ["4", "0042", "4.50", "1e5", "true", "[4]", "{a=4}", "00123456789012345678901234567890"] {
+        let sources = Sources::default().with_env(&[
+            ("AMBIT_MODELS__PRIMARY__BASE_URL", "http://127.0.0.1:8000/v1"),
+            ("AMBIT_MODELS__PRIMARY__MODEL", text),
+            ("AMBIT_MODELS__PRIMARY__API_KEY", text),
+        ]);
+        let config = good(&sources);
+        let model = &config.settings().models["primary"];
+        assert_eq!(model.model.as_deref(), Some(text));
+        assert_eq!(model.api_key.as_ref().unwrap().0.expose_secret(), text);
+        // The same by argument.
+        let config = good(&sources.with_sets(&[&format!("models.primary.model={text}")]));
+        assert_eq!(config.settings().models["primary"].model.as_deref(), Some(text));
+    }
 }
 
 #[test]
