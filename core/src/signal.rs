@@ -272,7 +272,18 @@ pub enum Signal {
         /// How many bytes are gone.
         bytes: u64,
     },
-    /// A capability is not what it should be.
+    /// A session goes on with less than it should have.
+    SessionDegraded {
+        /// Of which agent.
+        agent: Arc<str>,
+        /// Of which capability it has less: `context`..
+        capability: Arc<str>,
+        /// What it is now: `shortened`..
+        mode: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A capability of the process is not what it should be.
     Degraded {
         /// Which one: `context`, `tool:NAME`, `journal`..
         capability: Arc<str>,

@@ -15,7 +15,7 @@ use ambit_store::{Content, Lease, Need, NewSession, Page, Record, RecordKind, Se
 use ambit_tool_executor::Executor;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -303,10 +303,11 @@ impl Orchestrator {
             .map_err(StartError::Store)?;
         shared.timeline.sink().emit(Subject { session: Some(id), step: None }, &Signal::SessionStarted { agent: agent.name.clone() });
         let around = Around { metadata: request.metadata, closed_ms: None, failure: None };
-        let (verdict, mail) = self.launch(place, move |shared, marker, mailbox, verdict| {
+        let (verdict, mail) = self.launch(move |shared, marker, mailbox, verdict| {
             let beginning = Beginning {
                 shared,
                 equipment,
+                place,
                 lease,
                 progress,
                 texts: known,
@@ -427,7 +428,6 @@ impl Orchestrator {
     /// Starts a session's task; gives its verdict and its mailbox.
     fn launch(
         &self,
-        place: OwnedSemaphorePermit,
         make: impl FnOnce(
             Arc<Shared>,
             u64,
@@ -448,7 +448,6 @@ impl Orchestrator {
                 First::Commands(commands) => Box::pin(session.run(commands)).await,
                 First::Event(event) => Box::pin(session.resume(event)).await,
             }
-            drop(place);
         });
         (verdict, mail)
     }
@@ -501,9 +500,22 @@ impl Orchestrator {
         let clock = SessionClock::resuming(started.wall_ms, progress.tally.last_at);
         let event = if goes_on { Event::Resumed } else { Event::Cancelled { by: Canceller::Recovery } };
         info!(session = %id, goes_on, "taking up a session");
-        let _ = self.launch(place, move |shared, marker, mailbox, verdict| {
-            let beginning =
-                Beginning { shared, equipment, lease, progress, texts, around, clock, seq, admission: None, marker, mailbox, verdict };
+        let _ = self.launch(move |shared, marker, mailbox, verdict| {
+            let beginning = Beginning {
+                shared,
+                equipment,
+                place,
+                lease,
+                progress,
+                texts,
+                around,
+                clock,
+                seq,
+                admission: None,
+                marker,
+                mailbox,
+                verdict,
+            };
             (id, Session::new(beginning), First::Event(event))
         });
     }

@@ -35,8 +35,8 @@ impl Rendered {
         Self { conversation, inputs: false, turns: 0, shortened: HashSet::new() }
     }
 
-    /// Adds what the transcript has that the conversation has not.
-    pub(crate) fn catch_up(&mut self, machine: &Machine, texts: &Texts, fencing: &Fencing<'_>) {
+    /// Adds what the transcript has that the conversation has not. True if results were shortened.
+    pub(crate) fn catch_up(&mut self, machine: &Machine, texts: &Texts, fencing: &Fencing<'_>) -> bool {
         let transcript = machine.transcript();
         if !self.inputs {
             self.inputs = true;
@@ -58,11 +58,13 @@ impl Rendered {
             }
         }
         self.turns = transcript.turns().len();
+        let before = self.shortened.len();
         for call in transcript.turns().iter().flat_map(|turn| &turn.calls) {
             if call.shortened && self.shortened.insert(call.id.clone()) {
                 self.conversation.shorten(&call.id, words(call, texts, fencing));
             }
         }
+        self.shortened.len() > before
     }
 }
 

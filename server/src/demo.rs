@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Services, with the version that each runs.
-const SERVICES: [(&str, &str); 3] = [("web", "2.14.1"), ("worker", "1.9.0"), ("search", "0.41.3")];
+const SERVICES: [(&str, &str); 3] = [("web", "3.14.2"), ("payments", "2.8.0"), ("search", "1.22.5")];
 /// Most restarts that are remembered by their key.
 const KEYS_MAX: usize = 1_024;
 
@@ -66,7 +66,7 @@ async fn health(State(fleet): State<Fleet>, Path(service): Path<String>) -> Resu
     let restarts = fleet.restarts.lock().unwrap_or_else(PoisonError::into_inner);
     let since = restarts.last.get(&service).copied().unwrap_or(fleet.started);
     let count = restarts.count.get(&service).copied().unwrap_or(0);
-    // `search` is the one with a story: it has been slow since last week's change, until somebody restarts it.
+    // `search` is the one with a story: slow since last week's change, until somebody restarts it.
     let status = if service == "search" && count == 0 { "degraded" } else { "healthy" };
     Ok(Json(json!({"service": service, "status": status, "version": version, "uptime_s": since.elapsed().as_secs(), "restarts": count})))
 }

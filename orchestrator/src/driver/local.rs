@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ambit_core::session::{
-    Canceller, Command, Decision, Event, Finding, FinishReason, Heard, ModelFault, PreparedCall, Reply, fingerprint,
+    Canceller, Command, Decision, Event, Finding, FinishReason, Heard, ModelFault, PreparedCall, Reply, TurnCall, fingerprint,
 };
 use ambit_core::signal::{Signal, Subject};
 use ambit_core::{Axis, Gate, Reason, SessionId, Step, ToolCode, ToolResult, Verdict};
 use ambit_model_gateway::{Admission, ModelOutcome, Turn};
 use ambit_store::{Append, Content, Lease, MessageId, Need, Record, RecordKind, RowUpdate, StoreError};
 use ambit_tool_executor::ToolOutcome;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, warn};
@@ -35,6 +35,8 @@ use crate::view::{Around, SessionView};
 pub(crate) struct Beginning {
     pub(crate) shared: Arc<Shared>,
     pub(crate) equipment: Equipment,
+    /// Its place among the sessions in flight, given back when the verdict falls.
+    pub(crate) place: OwnedSemaphorePermit,
     pub(crate) lease: Lease,
     pub(crate) progress: Progress,
     pub(crate) texts: Texts,
@@ -53,6 +55,7 @@ pub(crate) struct Session {
     shared: Arc<Shared>,
     equipment: Equipment,
     id: SessionId,
+    place: Option<OwnedSemaphorePermit>,
     lease: Lease,
     progress: Progress,
     texts: Texts,
@@ -76,12 +79,14 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(beginning: Beginning) -> Self {
-        let Beginning { shared, equipment, lease, progress, texts, around, clock, seq, admission, marker, mailbox, verdict } = beginning;
+        let Beginning { shared, equipment, place, lease, progress, texts, around, clock, seq, admission, marker, mailbox, verdict } =
+            beginning;
         let (mail, mailbox) = mailbox;
         Self {
             shared,
             equipment,
             id: lease.session,
+            place: Some(place),
             lease,
             progress,
             texts,
@@ -201,6 +206,7 @@ impl Session {
         let body = record::write(&event);
         let need = self.need(&event);
         let had_verdict = self.progress.verdict().is_some();
+        let replied = matches!(event, Event::ModelReplied { .. });
         let (heard, commands) = self.progress.hear(event, at);
         if heard == Heard::Invalid {
             error!(session = %self.id, phase = self.progress.machine.phase(), event = body, "an event that nobody asked for");
@@ -220,8 +226,9 @@ impl Session {
             row: self.row(fell.as_ref(), at),
             heard: message.into_iter().collect(),
         };
+        let looping = if replied { self.looping() } else { Vec::new() };
         if self.write(append, need).await {
-            self.shown(&commands, fell.as_ref());
+            self.shown(&commands, looping, fell.as_ref());
             self.execute(commands);
         } else {
             self.journal_lost();
@@ -296,11 +303,14 @@ impl Session {
     }
 
     /// Tells callers and signals what the journal now holds.
-    fn shown(&mut self, commands: &[Command], fell: Option<&Verdict>) {
+    fn shown(&mut self, commands: &[Command], looping: Vec<Arc<str>>, fell: Option<&Verdict>) {
         for command in commands {
             if let Command::CallModel { last: Some(Reason::Limit(axis)), .. } = command {
                 self.emit(&Signal::LimitHit { agent: self.equipment.agent.name.clone(), axis: *axis });
             }
+        }
+        for tool in looping {
+            self.emit(&Signal::LoopDetected { tool });
         }
         if let Some(verdict) = fell {
             self.ended(verdict);
@@ -313,7 +323,16 @@ impl Session {
         }
     }
 
-    fn publish(&self) {
+    /// The tools of the turn just heard whose calls the loop guard refused.
+    fn looping(&self) -> Vec<Arc<str>> {
+        let calls = self.progress.machine.transcript().turns().last().map_or(&[][..], |turn| &turn.calls);
+        let refused = |call: &&TurnCall| call.result.is_some_and(|result| result.code == ToolCode::LoopDetected);
+        calls.iter().filter(refused).map(|call| call.tool.clone()).collect()
+    }
+
+    /// Lets whoever waits have the verdict. The place is free by then: who answers an answer with a request finds it.
+    fn publish(&mut self) {
+        self.place = None;
         let view = SessionView::of(&self.progress, &self.texts, &self.around, self.clock.now());
         self.verdict.send_replace(Some(Arc::new(view)));
     }
@@ -372,7 +391,9 @@ impl Session {
                 Command::CallModel { step, allowance, max_output, last, nudge } => {
                     let mut rendered = self.rendered.take().unwrap_or_else(|| Box::new(Rendered::new(&self.progress.machine, &self.texts)));
                     let fencing = Fencing { trusted: &self.equipment.trusted, marker: self.marker };
-                    rendered.catch_up(&self.progress.machine, &self.texts, &fencing);
+                    if rendered.catch_up(&self.progress.machine, &self.texts, &fencing) {
+                        self.shortened();
+                    }
                     let model = ModelStep {
                         step,
                         chain: self.equipment.chain.clone(),
@@ -426,6 +447,14 @@ impl Session {
         }
     }
 
+    /// Older tool outputs were cut to make room: labelled in the answer, seen in the stream, counted.
+    fn shortened(&mut self) {
+        let (agent, capability) = (self.equipment.agent.name.clone(), Arc::<str>::from("context"));
+        let (mode, reason) = ("shortened", "older tool outputs were cut to make room");
+        self.emit(&Signal::SessionDegraded { agent, capability: capability.clone(), mode, reason });
+        self.note(&Note::Degraded { capability, mode: mode.into(), reason: reason.into() });
+    }
+
     fn ready(&mut self, event: Event) {
         let now = Instant::now();
         self.steps.spawn(async move { Done { answer: Answer::Ready(event), waited: (now, now) } });
@@ -436,7 +465,7 @@ impl Session {
         match result {
             Ok(turn) => Event::ModelReplied { step, attempts, reply: self.reply(turn) },
             Err(failure) => {
-                warn!(session = %self.id, %step, code = &*failure.code, status = failure.status, "no turn: {}", failure.detail);
+                warn!(session = %self.id, %step, code = &*failure.code, status = failure.status, "a model call brought no turn");
                 self.around.failure = Some(Arc::new(crate::view::FailureView {
                     code: failure.code,
                     detail: failure.detail,

@@ -54,7 +54,8 @@ pub(crate) struct Metrics {
     tool_duration: HistogramVec,
     tool_truncated: IntCounterVec,
     tool_unknown: IntCounterVec,
-    degraded: IntGaugeVec,
+    degraded: IntCounterVec,
+    degraded_sessions: IntCounterVec,
     load_shed: IntCounterVec,
     http_requests: IntCounterVec,
     http_duration: HistogramVec,
@@ -188,7 +189,8 @@ impl Metrics {
                 "Calls of which nobody can say whether they took effect",
                 &["tool"],
             )?,
-            degraded: int_gauges(r, "ambit_degraded_mode", "1 while a capability is not what it should be", &["capability", "mode"])?,
+            degraded_sessions: counters(r, "ambit_degraded_sessions_total", "Sessions that went on with less than they should have", &["agent", "mode"])?,
+            degraded: counters(r, "ambit_degradations_total", "Times that a capability was lost", &["capability", "mode"])?,
             load_shed: counters(r, "ambit_load_shed_total", "Requests refused before they were looked at", &["reason"])?,
             http_requests: counters(r, "ambit_http_requests_total", "HTTP requests answered", &["route", "code"])?,
             http_duration: histograms(
@@ -327,7 +329,8 @@ impl Metrics {
                 }
             }
             Signal::Truncated { tool, .. } => self.tool_truncated.with_label_values(&[tool]).inc(),
-            Signal::Degraded { capability, mode, .. } => self.degraded.with_label_values(&[&**capability, *mode]).set(1),
+            Signal::SessionDegraded { agent, mode, .. } => self.degraded_sessions.with_label_values(&[&**agent, *mode]).inc(),
+            Signal::Degraded { capability, mode, .. } => self.degraded.with_label_values(&[&**capability, *mode]).inc(),
         }
     }
 
