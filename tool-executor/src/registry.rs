@@ -159,6 +159,11 @@ impl Registry {
             .collect();
         let mut pools = BTreeMap::new();
         let mut entries = Vec::new();
+        if let McpAllow::Only(allowed) = &server.options.allow {
+            for name in allowed.iter().filter(|name| !listed.iter().any(|Listed(tool)| *tool.name == ***name)) {
+                tracing::warn!(server = %server.name, tool = %name, "an MCP server does not list a tool that is allowed");
+            }
+        }
         for Listed(tool) in listed {
             let is_allowed = match &server.options.allow {
                 McpAllow::All => true,

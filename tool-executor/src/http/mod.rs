@@ -82,8 +82,8 @@ impl Http {
         let url = tool.url(members).map_err(|misfit| Fault::refused(ToolCode::InvalidArguments, misfit.reason))?;
         let mut next = Next { method: tool.method.clone(), body: tool.body(members), url };
         let own = (next.url.origin(), tool.template.host());
-        for _ in 0..=REDIRECTS_MAX {
-            self.guard.check(&next.url, own.1).map_err(|blocked| Fault::refused(ToolCode::Blocked, blocked.0))?;
+        for hop in 0..=REDIRECTS_MAX {
+            self.guard.check(&next.url, own.1).map_err(|blocked| blocked_at(hop, Fault::refused(ToolCode::Blocked, blocked.0)))?;
             let request = tool.request(&next, next.url.origin() == own.0, key, &leg)?;
             departure.leave().await?;
             let response = match self.client.execute(request).await {
@@ -93,12 +93,14 @@ impl Http {
                     if !fault.failure.is_fate_unknown() {
                         departure.settle();
                     }
-                    return Err(fault);
+                    return Err(blocked_at(hop, fault));
                 }
             };
-            leg.first_token();
             match redirected(&next, &response) {
-                None => return answer::read(response, self.body_max, departure).await,
+                None => {
+                    leg.first_token();
+                    return answer::read(response, self.body_max, departure).await;
+                }
                 Some(target) => {
                     // 307 and 308 say that nothing was done here; after the others a write may have been.
                     if target.method == next.method {
@@ -111,6 +113,14 @@ impl Http {
         Err(Fault::new(Failure::new(Outcome::status(302)).with_code("too_many_redirects"))
             .with_detail(format!("more than {REDIRECTS_MAX} redirects")))
     }
+}
+
+/// A refusal of ours after the first request is an attempt all the same: something was sent, and it counts.
+fn blocked_at(hop: u32, fault: Fault) -> Fault {
+    if hop == 0 || !fault.failure.class.row.is_refusal() {
+        return fault;
+    }
+    Fault { failure: Failure::new(Outcome::status(302)).with_code("blocked_redirect"), ..fault }
 }
 
 /// The request to make next.

@@ -25,7 +25,7 @@ fn rig(modes: &[&str], change: impl Fn(&mut McpOptions)) -> Rig {
     args.extend(modes.iter().map(ToString::to_string));
     let mut policy = policy(Effect::Write);
     policy.attempt = Duration::from_millis(500);
-    policy.timeout = Duration::from_secs(3);
+    policy.timeout = Duration::from_secs(10);
     policy.min_useful = Duration::from_millis(50);
     let read = |name: &str| (name.into(), PolicyOverride { effect: Some(Effect::Read), ..PolicyOverride::default() });
     let mut server = McpOptions {
@@ -38,10 +38,13 @@ fn rig(modes: &[&str], change: impl Fn(&mut McpOptions)) -> Rig {
         },
         allow: McpAllow::All,
         policy,
-        overrides: BTreeMap::from([read("echo"), read("block"), read("silent"), read("late"), read("noise"), read("delete"), read("die")]),
+        overrides: ["block", "silent", "late", "noise", "delete", "die"].into_iter().map(read).collect(),
         start_timeout: Duration::from_secs(10),
         idle: Duration::from_secs(60),
     };
+    // A call of it may have to start a process on a busy machine.
+    let patient = PolicyOverride { effect: Some(Effect::Read), attempt: Some(Duration::from_secs(8)), ..PolicyOverride::default() };
+    server.overrides.insert("echo".into(), patient);
     change(&mut server);
     let (executor, seen) = executor_of(ExecutorOptions { mcp: BTreeMap::from([("srv".into(), server)]), ..options() });
     Rig { executor, seen, folder }
@@ -216,6 +219,39 @@ async fn a_retiring_server_finishes_the_calls_that_it_has() {
     until("the old group is dead", || !group_is_alive(started[0])).await;
     rig.executor.close().await;
 }
+
+#[tokio::test]
+async fn processes_on_their_way_out_are_bounded() {
+    let rig = rig(&[], |server| {
+        server.policy.attempts = 1.try_into().unwrap();
+        let within =
+            |ms| PolicyOverride { effect: Some(Effect::Read), attempt: Some(Duration::from_millis(ms)), ..PolicyOverride::default() };
+        server.policy.timeout = Duration::from_secs(60);
+        server.policy.permits = 16.try_into().unwrap();
+        server.overrides.insert("late".into(), within(60_000));
+        server.overrides.insert("silent".into(), within(60));
+    });
+    rig.ready().await;
+    // Four processes, each kept by a call that goes on, and each replaced: the fifth is not started until one is gone.
+    let mut kept: Vec<std::pin::Pin<Box<dyn Future<Output = ToolOutcome> + '_>>> = Vec::new();
+    for n in 1..=4 {
+        let mut late = Box::pin(run(&rig.executor, "srv__late", r#"{"n": 60}"#, ALWAYS.get_or_init(|| Door::new(true))));
+        assert!(tokio::time::timeout(Duration::from_millis(1), &mut late).await.is_err());
+        kept.push(late);
+        assert_eq!(rig.run("silent", "{}").await.code, ToolCode::UpstreamTimeout);
+        until("replaced", || rig.degradations().len() == n).await;
+        let outcome = rig.run("echo", r#"{"text":"x"}"#).await;
+        assert_eq!(outcome.code, if n < 4 { ToolCode::Ok } else { ToolCode::UpstreamUnavailable }, "{n}: {}", outcome.text);
+    }
+    assert_eq!(rig.started().len(), 4);
+    drop(kept);
+    until("all are gone", || rig.started().iter().all(|leader| !group_is_alive(*leader))).await;
+    assert_eq!(rig.run("echo", r#"{"text":"x"}"#).await.code, ToolCode::Ok);
+    rig.executor.close().await;
+}
+
+/// A door that outlives the calls which are kept.
+static ALWAYS: std::sync::OnceLock<Door> = std::sync::OnceLock::new();
 
 #[tokio::test]
 async fn a_server_that_reacts_to_cancellation_stays() {
