@@ -245,7 +245,7 @@ impl Writer {
             }
         };
         if self.synced_for != need {
-            // Takes effect while it is compiled: sent as bare text, since a cached statement would do nothing.
+            // Takes effect while it is compiled, and only outside a transaction: a cached statement would save nothing.
             let pragma = match need {
                 Need::Applied => "PRAGMA synchronous = NORMAL",
                 Need::Durable => "PRAGMA synchronous = FULL",

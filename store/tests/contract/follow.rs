@@ -19,6 +19,17 @@ async fn all(mut follower: Follower) -> Vec<u64> {
     seqs
 }
 
+/// Waits until a follower, after so many reads `before` it was polled, has found nothing, has looked whether the session
+/// is closed, and listens.
+async fn listening(kit: &Kit, before: usize) {
+    let listens = async {
+        while kit.ops.count(OpKind::Read) < before + 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), listens).await.expect("the follower does not look");
+}
+
 /// Writes a session to its end, a commit a record.
 async fn write(store: &Store, lease: &ambit_store::Lease, seqs: std::ops::Range<u64>) {
     for seq in seqs.clone() {
@@ -47,15 +58,25 @@ async fn followers_in_and_out_of_the_process_see_all_of_it() {
 #[tokio::test]
 async fn a_follower_that_sleeps_through_hundreds_of_commits_loses_none() {
     let kit = Kit::new();
-    let store = kit.open("a").await;
+    let hour = Duration::from_secs(3_600);
+    let store = Store::open(StoreOptions { poll: hour, ..kit.options("a") }).await.unwrap();
     let lease = create(&store, 1).await;
     let mut follower = store.follow(id(1), 0);
     assert_eq!(follower.next().await.unwrap().unwrap().len(), 1);
-    // Live now, and then far behind.
-    store.append(&lease, events([2]), Need::Applied).await.unwrap();
-    assert_eq!(follower.next().await.unwrap().unwrap()[0].seq, 2);
-    write(&store, &lease, 3..400).await;
-    assert_eq!(all(follower).await, (3..=400).collect::<Vec<_>>());
+    // The first commit that it hears of sends it to the table once more; the second comes live.
+    for (seq, reads) in [(2, 3), (3, 2)] {
+        let before = kit.ops.count(OpKind::Read);
+        let write = async {
+            listening(&kit, before).await;
+            store.append(&lease, events([seq]), Need::Applied).await.unwrap();
+        };
+        let (records, ()) = tokio::join!(follower.next(), write);
+        assert_eq!(records.unwrap().unwrap(), events([seq]).records);
+        assert_eq!(kit.ops.count(OpKind::Read) - before, reads, "record {seq}");
+    }
+    // Far behind: the channel has forgotten most of it.
+    write(&store, &lease, 4..400).await;
+    assert_eq!(all(follower).await, (4..=400).collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -86,10 +107,7 @@ async fn what_another_owner_wrote_comes_before_what_this_process_goes_on_with() 
     assert_eq!(follower.next().await.unwrap().unwrap()[0].seq, 1);
     let before = kit.ops.count(OpKind::Read);
     let write = async {
-        // The follower finds nothing, looks whether the session is closed, and listens from then on.
-        while kit.ops.count(OpKind::Read) < before + 2 {
-            tokio::task::yield_now().await;
-        }
+        listening(&kit, before).await;
         first.append(&lease, events([2]), Need::Applied).await.unwrap();
         kit.pass(10_000);
         let lease = second.take_over(NonZeroU32::MIN).await.unwrap().remove(0);
