@@ -183,7 +183,9 @@ impl Launch {
     pub async fn serve(&self) -> Ambit {
         let mut running = self.spawn(&["serve"]);
         let announced = |stderr: &str, what: &str| {
-            let line = stderr.lines().find_map(|line| line.split_once(what).filter(|(_, url)| url.starts_with("http://")));
+            // Only whole lines: a line may arrive in parts.
+            let (whole, _) = stderr.rsplit_once('\n')?;
+            let line = whole.lines().find_map(|line| line.split_once(what).filter(|(_, url)| url.starts_with("http://")));
             line.map(|(_, url)| url.split(|c: char| c.is_whitespace() || c == '"').next().unwrap_or_default().to_owned())
         };
         let addresses = running.stderr.wait_for(|text| Some((announced(text, LISTENING)?, announced(text, ADMIN)?)));
