@@ -1,6 +1,7 @@
 //! Scripts as data: JSON, or anything that serde reads into the same values (TOML).
 //!
-//! A script is a list of acts, a text in the [`super::notation`], or `{"acts": [..], "order": "arrival" | "turn", "strict": bool}`.
+//! A script is a list of acts, a text in the [`super::notation`], or `{"acts": [..], "order": "arrival" | "turn", "strict": bool, "tools_off": act}`;
+//! `tools_off` is what requests with tools switched off get.
 //! An act is a text in the notation or an object; unknown keys are errors:
 //!
 //! | key | meaning |
@@ -64,6 +65,7 @@ struct ScriptForm {
     order: Order,
     #[serde(default)]
     strict: bool,
+    tools_off: Option<Act>,
 }
 
 #[derive(Deserialize, Default)]
@@ -116,7 +118,7 @@ pub(super) fn script(value: Value) -> Result<Script, ScriptError> {
         return Ok(Script::new(serde_json::from_value::<Vec<Act>>(value)?));
     }
     let form: ScriptForm = serde_json::from_value(value)?;
-    Ok(Script::ruled(form.acts, form.order, form.strict))
+    Ok(Script::ruled(form.acts, form.order, form.strict, form.tools_off))
 }
 
 pub(super) fn act(value: Value) -> Result<Act, ScriptError> {

@@ -29,6 +29,7 @@ pub struct Script {
     acts: Vec<Act>,
     order: Order,
     strict: bool,
+    tools_off: Option<Act>,
 }
 
 impl TryFrom<Value> for Script {
@@ -43,11 +44,11 @@ impl Script {
     /// A script of these acts, by arrival, the last one repeating.
     #[must_use]
     pub fn new(acts: impl IntoIterator<Item = Act>) -> Script {
-        Script { acts: acts.into_iter().take(limit::ACTS_MAX).collect(), order: Order::Arrival, strict: false }
+        Script { acts: acts.into_iter().take(limit::ACTS_MAX).collect(), order: Order::Arrival, strict: false, tools_off: None }
     }
 
-    pub(super) fn ruled(acts: Vec<Act>, order: Order, strict: bool) -> Script {
-        Script { order, strict, ..Script::new(acts) }
+    pub(super) fn ruled(acts: Vec<Act>, order: Order, strict: bool, tools_off: Option<Act>) -> Script {
+        Script { order, strict, tools_off, ..Script::new(acts) }
     }
 
     /// Handed out by turn of the session instead of by arrival.
@@ -61,6 +62,14 @@ impl Script {
     #[must_use]
     pub fn strict(mut self) -> Script {
         self.strict = true;
+        self
+    }
+
+    /// Chat requests with tools switched off (`tool_choice: none`, or no tools) get this act, whatever their turn: a model that
+    /// does as it is told.
+    #[must_use]
+    pub fn when_tools_are_off(mut self, act: Act) -> Script {
+        self.tools_off = Some(act);
         self
     }
 
@@ -142,8 +151,16 @@ impl Route {
             Order::Turn => turns(body),
         };
         self.played += 1;
-        self.script.act(nth).cloned()
+        match &self.script.tools_off {
+            Some(act) if are_tools_off(body) => Some(act.clone()),
+            Some(_) | None => self.script.act(nth).cloned(),
+        }
     }
+}
+
+/// Whether a chat request leaves its model no tools.
+fn are_tools_off(body: Option<&Value>) -> bool {
+    body.is_some_and(|body| body["tool_choice"] == "none" || body["tools"].as_array().is_none_or(Vec::is_empty))
 }
 
 /// Answers of the model in the history of a chat request.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use ambit_tests::client::Api;
+use ambit_tests::client::{Api, Event, spelled};
 use ambit_tests::quiet::assert_quiet;
 use ambit_tests::upstream::{Act, Arrival, Call, Script};
 use ambit_tests::within;
@@ -143,13 +143,12 @@ async fn killed_while_a_request_is_out() {
         positions.push(async move {
             let house = setup().serve().await;
             let moment = async |house: &House, _: &str| {
-                // The n-th request of provider and tools together, whichever comes.
-                within("the request to arrive", async {
-                    while house.provider.calls() + house.tools.calls() < nth {
-                        tokio::task::yield_now().await;
-                    }
-                })
-                .await;
+                // The n-th request of provider and tools together, whichever sees it.
+                let (provider, tools) = (&house.provider, &house.tools);
+                tokio::select! {
+                    _ = provider.wait_for("the request", |seen| seen.calls + tools.calls() >= nth) => {}
+                    _ = tools.wait_for("the request", |seen| seen.calls + provider.calls() >= nth) => {}
+                }
             };
             check(format!("request {nth}"), house, moment).await;
         });
@@ -210,4 +209,34 @@ async fn a_keyed_write_that_was_out_is_asked_again() {
     assert!(house.told()[0].1.contains("stored"), "{:?}", house.told());
     assert_eq!(session["effects"]["done"], 1, "{session:#}");
     assert_quiet(&house.api).await;
+}
+
+/// Whoever follows a session goes on where it was, over a crash and from another process.
+#[tokio::test]
+async fn a_stream_resumes_over_a_crash_at_another_server() {
+    let call = Call::new("look", &json!({"id": "r"})).id("r");
+    let chat = Script::new([Act::calls([call]), Act::text("found it")]).by_turn();
+    let house = Setup::new(chat).read("look", Act::json(json!(41)).held()).serve().await;
+    let second = house.launch.serve().await;
+    let started = house.api.send(background(&house.api)).await.assert_status(202).json();
+    let path = format!("/v1/sessions/{}/events", started["id"].as_str().unwrap());
+    let mut stream = house.api.stream(house.api.request(Method::GET, &path)).await.events().await;
+    let before = stream.until("tool.started").await;
+    house.tools.wait_for("the read", |seen| seen.in_flight == 1).await;
+    let House { provider, tools, ambit, .. } = house;
+    assert_unhurt(&ambit.crash().await.stderr);
+    drop(stream);
+    tools.release();
+    let api = Api::of(&second);
+    let last = before.last().and_then(|event| event.id.clone()).unwrap();
+    let request = api.request(Method::GET, &path).header("last-event-id", &last);
+    let after = api.stream(request).await.events().await.to_verdict().await;
+    assert_eq!((spelled(&after).as_str(), after.last().map(Event::kind)), ("found it", Some("session.completed")));
+    let known: Vec<Option<&str>> = before.iter().map(|event| event.id.as_deref()).collect();
+    assert!(after.iter().all(|event| !known.contains(&event.id.as_deref())), "nothing is said twice");
+    let whole = api.stream(api.request(Method::GET, &path)).await.events().await.to_verdict().await;
+    assert_eq!(whole.len(), before.len() + after.len(), "and nothing is left out");
+    provider.assert_history();
+    assert_quiet(&api).await;
+    assert_unhurt(&second.terminate().await.stderr);
 }

@@ -1,7 +1,8 @@
 //! The API as its contract has it: every way to run a session, every endpoint, every header.
 
 use ambit_tests::client::{Api, Event, spelled};
-use ambit_tests::upstream::{Act, Reply, Script};
+use ambit_tests::quiet::assert_quiet;
+use ambit_tests::upstream::{Act, Call, Reply, Script};
 use ambit_tests::within;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -237,6 +238,47 @@ async fn a_write_that_was_sent_is_awaited_although_the_caller_left() {
 }
 
 #[tokio::test]
+async fn what_comes_after_the_verdict_can_be_followed() {
+    let script = Script::new([Act::call("pay", &json!({"id": "1"})), Act::text("paid")]);
+    let house = Setup::new(script).write("pay", Act::json(json!({"ok": true})).held()).serve().await;
+    let started = house.api.send(house.api.session(&House::request("pay")).header("prefer", "respond-async")).await.json();
+    let path = format!("/v1/sessions/{}", started["id"].as_str().unwrap());
+    let follow = house.api.request(Method::GET, &format!("{path}/events?settlement=true"));
+    let mut stream = house.api.stream(follow).await.events().await;
+    house.tools.wait_for("the write", |seen| seen.in_flight == 1).await;
+    let cancelled = house.api.send(house.api.request(Method::POST, &format!("{path}/cancel"))).await.assert_status(200).json();
+    assert_end(&cancelled, "cancelled", "cancelled");
+    assert_eq!((&cancelled["settlement"], &cancelled["effects"]["pending"]), (&json!("pending"), &json!(1)), "a write is never dropped");
+    stream.until("session.cancelled").await;
+    house.tools.release();
+    let mut after = Vec::new();
+    while let Some(event) = stream.next().await {
+        after.push(event.kind().to_owned());
+    }
+    assert_eq!(after, ["tool.finished", "settlement.settled"]);
+    let closed = house.api.get(&path).await.assert_status(200).json();
+    assert_eq!((&closed["status"], &closed["settlement"]), (&json!("cancelled"), &json!("settled")), "the verdict never changes");
+    assert_eq!(closed["effects"]["done"], 1);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_session_is_cancelled_from_another_process() {
+    let house = Setup::new("held ok").serve().await;
+    let second = house.launch.serve().await;
+    let elsewhere = Api::of(&second);
+    let started = house.api.send(house.api.session(&House::request("hi")).header("prefer", "respond-async")).await.json();
+    house.provider.wait_for("the model call", |seen| seen.in_flight == 1).await;
+    let path = format!("/v1/sessions/{}/cancel", started["id"].as_str().unwrap());
+    elsewhere.send(elsewhere.request(Method::POST, &path)).await.assert_status(200);
+    house.provider.wait_for("the end of the model call", |seen| seen.aborted == 1).await;
+    assert_eq!(house.verdict(started["id"].as_str().unwrap()).await["status"], "cancelled");
+    assert_quiet(&elsewhere).await;
+    second.terminate().await.assert_code(0);
+    house.close().await;
+}
+
+#[tokio::test]
 async fn the_smallest_deadline_wins_and_is_passed_on() {
     let script = Script::new([Act::call("look", &json!({"id": "1"})), Act::ok()]);
     let house = Setup::new(script).read("look", Act::json(json!(1))).serve().await;
@@ -396,6 +438,77 @@ async fn a_server_that_is_told_to_stop_finishes_what_it_began() {
     let end = house.ambit.terminate().await;
     end.assert_code(0);
     assert_unhurt(&end.stderr);
+}
+
+/// What people, models and tools say is theirs: no log line above DEBUG, no metric and no error of ours repeats it.
+#[tokio::test]
+async fn nothing_that_was_said_is_logged_or_counted() {
+    const SAID: [&str; 5] = ["said-by-the-caller", "said-by-the-model", "said-to-the-tool", "said-by-the-tool", "key-of-the-provider"];
+    let ask = || Act::call("look", &json!({"id": SAID[2]}));
+    for (script, tool) in [
+        (Script::new([ask(), Act::text(SAID[1])]), Act::json(json!({"found": SAID[3]}))),
+        (Script::new([ask(), Act::body(SAID[1])]), Act::error(500).header("x-hint", SAID[3])),
+        (Script::new([Act::calls([Call::raw("look", &format!("{{{}", SAID[2]))]), Act::text(SAID[1])]), Act::garbage()),
+        (Script::new([Act::json(json!({"error": {"message": SAID[1]}})).status(400)]), Act::ok()),
+    ] {
+        let house = Setup::new(script).read("look", tool).serve().await;
+        house.answer(SAID[0]).await;
+        assert_quiet(&house.api).await;
+        let metrics = house.api.get_admin("/metrics").await.text();
+        let House { ambit, .. } = house;
+        let log = ambit.terminate().await.stderr;
+        assert!(log.contains("session ended"), "the log says something at all: {log}");
+        for said in SAID {
+            assert!(!log.contains(said) && !metrics.contains(said), "`{said}` is in log or metrics:\n{log}");
+        }
+    }
+}
+
+/// What an operator's dashboards will stand on.
+#[tokio::test]
+async fn every_metric_of_a_session_is_there() {
+    let script = Script::new([Act::call("look", &json!({"id": "1"})), Act::error(500), Act::text("end")]);
+    let house = Setup::new(script).read("look", Act::json(json!(1))).serve().await;
+    house.session("hi").await;
+    let metrics = house.api.metrics().await;
+    for name in [
+        "ambit_build_info",
+        "ambit_sessions_total",
+        "ambit_session_duration_seconds_count",
+        "ambit_sessions_in_flight",
+        "ambit_session_overhead_seconds_count",
+        "ambit_session_model_calls_count",
+        "ambit_session_tool_calls_count",
+        "ambit_session_limit_hits_total",
+        "ambit_session_limit_remaining_ratio_count",
+        "ambit_session_deadline_overrun_seconds_count",
+        "ambit_resilience_retries_total",
+        "ambit_resilience_saturated_total",
+        "ambit_model_bulkhead_wait_seconds_count",
+        "ambit_bulkhead_permits",
+        "ambit_bulkhead_queue_length",
+        "ambit_model_calls_total",
+        "ambit_model_attempts_total",
+        "ambit_model_call_duration_seconds_count",
+        "ambit_model_time_to_first_token_seconds_count",
+        "ambit_model_tokens_total",
+        "ambit_tool_calls_total",
+        "ambit_tool_call_duration_seconds_count",
+        "ambit_http_requests_total",
+        "ambit_store_op_seconds_count",
+    ] {
+        assert!(metrics.sum(name, &[]).is_some(), "{name} is not in /metrics: {:#?}", metrics.names());
+    }
+    assert_eq!(metrics.count("ambit_model_calls_total", &[]), 2);
+    assert_eq!(metrics.count("ambit_model_attempts_total", &[]), 3);
+    assert_eq!(metrics.count("ambit_model_attempts_total", &[("kind", "retry")]), 1);
+    assert_eq!(metrics.count("ambit_resilience_retries_total", &[]), 1);
+    for sample in &metrics.samples {
+        for label in sample.labels.keys() {
+            assert!(!matches!(label.as_str(), "session" | "session_id" | "user" | "principal"), "{sample:?} would grow without bound");
+        }
+    }
+    house.close().await;
 }
 
 #[tokio::test]

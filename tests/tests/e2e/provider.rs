@@ -171,17 +171,20 @@ async fn streams_are_understood_however_they_are_cut() {
 /// Whatever a model asks for, the limits hold, every call has one result, and the end is an answer and no exception.
 #[tokio::test]
 async fn a_model_that_never_stops_is_stopped() {
-    let house = Setup::new("endless(look)").read("look", Act::json(json!(1))).serve().await;
-    let mut args = Script::new([Act::calls([Call::raw("look", r#"{"id": "x{{n}}"}"#)])]);
-    args = args.by_turn();
-    house.provider.play("chat", args);
-    let session = house.session("hi").await;
-    assert_end(&session, "incomplete", "model_calls");
-    assert_eq!((&session["spent"]["model_calls"], &session["spent"]["tool_calls"]), (&json!(8), &json!(7)));
-    assert_eq!((house.provider.calls(), house.tools.calls()), (8, 7));
-    let last = house.provider.arrivals().pop().unwrap().body.unwrap();
-    assert_eq!(last["tool_choice"], "none", "the last call is issued with tools switched off");
-    house.close().await;
+    let endless = || Script::from(Act::calls([Call::raw("look", r#"{"id": "x{{n}}"}"#)]));
+    // One that does as it is told when its tools are switched off, and one that does not.
+    for (script, status) in [(endless().when_tools_are_off(Act::text("in short")), "completed"), (endless(), "incomplete")] {
+        let house = Setup::new(script).read("look", Act::json(json!(1))).serve().await;
+        let session = house.session("hi").await;
+        assert_end(&session, status, "model_calls");
+        assert_eq!((&session["spent"]["model_calls"], &session["spent"]["tool_calls"]), (&json!(8), &json!(7)));
+        assert_eq!((house.provider.calls(), house.tools.calls()), (8, 7));
+        let last = house.provider.arrivals().pop().unwrap().body.unwrap();
+        assert_eq!(last["tool_choice"], "none", "the last call is issued with tools switched off");
+        assert_eq!(last["tools"].as_array().map(Vec::len), Some(1), "and tools stay declared");
+        assert_eq!(house.api.metrics().await.count("ambit_session_limit_hits_total", &[("axis", "model_calls")]), 1);
+        house.close().await;
+    }
 }
 
 #[tokio::test]

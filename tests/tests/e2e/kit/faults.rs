@@ -204,3 +204,20 @@ async fn a_call_may_take_its_name_from_what_is_offered() {
         assert_eq!(answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"], expected);
     }
 }
+
+#[tokio::test]
+async fn a_model_may_do_as_it_is_told_when_tools_are_off() {
+    let script: Script = serde_json::from_value(json!({"acts": ["endless(t)"], "tools_off": "ok(stopped)"})).unwrap();
+    let fake = Upstream::start(script).await;
+    let tools = json!([{"function": {"name": "t"}}]);
+    for (body, calls) in [
+        (json!({"tools": tools}), true),
+        (json!({"tools": tools, "tool_choice": "auto"}), true),
+        (json!({"tools": tools, "tool_choice": "none"}), false),
+        (json!({}), false),
+    ] {
+        let response = Client::new().post(fake.url(CHAT_PATH)).json(&body).send().await.unwrap();
+        let answer: Value = response.json().await.unwrap();
+        assert_eq!(answer["choices"][0]["message"]["tool_calls"].is_array(), calls, "{body}");
+    }
+}
