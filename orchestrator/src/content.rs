@@ -1,6 +1,7 @@
 //! Texts and their references: a text is hashed once, stored once, and known by its [`Body`] from then on.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use ambit_core::{Body, Digest};
@@ -39,8 +40,8 @@ impl Texts {
     /// Takes a text and gives its reference.
     pub fn add(&mut self, text: &str) -> Body {
         let body = body_of(text);
-        if !self.known.contains_key(&body.digest) {
-            self.known.insert(body.digest, text.into());
+        if let Entry::Vacant(place) = self.known.entry(body.digest) {
+            place.insert(text.into());
             self.fresh.push(body.digest);
         }
         body

@@ -106,12 +106,15 @@ impl Effects {
         let record = self.records.iter_mut().find(|record| record.step == step && record.state == EffectState::Sent)?;
         self.completed += 1;
         record.completed = self.completed;
-        record.state = match code {
-            ToolCode::OutcomeUnknown => EffectState::Unknown,
-            ToolCode::ToolError | ToolCode::UpstreamRejected => EffectState::Absent,
-            code if code.is_without_effect() && record.again => EffectState::Unknown,
-            code if code.is_without_effect() => EffectState::Absent,
-            _ => EffectState::Done,
+        let answered = matches!(code, ToolCode::ToolError | ToolCode::UpstreamRejected);
+        record.state = if code == ToolCode::OutcomeUnknown {
+            EffectState::Unknown
+        } else if !code.is_without_effect() {
+            EffectState::Done
+        } else if record.again && !answered {
+            EffectState::Unknown
+        } else {
+            EffectState::Absent
         };
         Some(record.allowance)
     }

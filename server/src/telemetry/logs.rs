@@ -64,7 +64,9 @@ pub(crate) fn write(subject: Subject, signal: &Signal) {
             debug!(%session, %step, %tool, code = outcome.as_str(), duration_ms = ms(duration), "tool call ended");
         }
         Signal::Truncated { tool, bytes } => debug!(%session, %step, %tool, bytes, "output cut"),
-        Signal::SessionDegraded { agent, capability, mode, reason } => info!(%session, %step, %agent, %capability, mode, reason, "degraded"),
+        Signal::SessionDegraded { agent, capability, mode, reason } => {
+            info!(%session, %step, %agent, %capability, mode, reason, "degraded")
+        }
         Signal::Degraded { capability, mode, reason } => warn!(%capability, mode, reason, "degraded"),
     }
 }

@@ -189,7 +189,12 @@ impl Metrics {
                 "Calls of which nobody can say whether they took effect",
                 &["tool"],
             )?,
-            degraded_sessions: counters(r, "ambit_degraded_sessions_total", "Sessions that went on with less than they should have", &["agent", "mode"])?,
+            degraded_sessions: counters(
+                r,
+                "ambit_degraded_sessions_total",
+                "Sessions that went on with less than they should have",
+                &["agent", "mode"],
+            )?,
             degraded: counters(r, "ambit_degradations_total", "Times that a capability was lost", &["capability", "mode"])?,
             load_shed: counters(r, "ambit_load_shed_total", "Requests refused before they were looked at", &["reason"])?,
             http_requests: counters(r, "ambit_http_requests_total", "HTTP requests answered", &["route", "code"])?,

@@ -1,3 +1,5 @@
+//! Tests of the scripted dialect: files of rules in, turns out.
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
