@@ -308,7 +308,7 @@ mod tests {
             json!({"agent": "a", "input": [{"role": "user", "content": [{"type": "image"}]}]}),
             &["/input/0/content/0/type", "/input/0/content/0/text"],
         );
-        check(json!({"agent": "a", "input": "x", "tools": {"allow": "t"}, "on_limit": "explode"}), &["/tools/allow", "/on_limit"]);
+        check(json!({"agent": "a", "input": "x", "on_limit": "explode", "tools": {"allow": "t"}}), &["/on_limit", "/tools/allow"]);
         check(json!({"agent": "a", "input": "x", "a/b~c": 1}), &["/a~1b~0c"]);
     }
 
