@@ -228,6 +228,15 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_depend_on_calls_is_counted_once() {
+        let none = Limits { model_calls: 0, tool_calls: 0, ..Limits::DEFAULT };
+        let (retrieved, disconnected, cancelled, tightened, woken) = (1, 1, 1, 16, 4);
+        // Eight resumptions are had, the ninth ends the session, the tenth its settlement.
+        let resumed = 10;
+        assert_eq!(none.events_needed(), retrieved + disconnected + cancelled + tightened + woken + resumed);
+    }
+
+    #[test]
     fn limits_can_only_tighten() {
         let wish = Limits { deadline_ms: 90_000, model_calls: 2, ..Limits::DEFAULT };
         let got = Limits::DEFAULT.tightened_by(&wish);

@@ -82,8 +82,6 @@ pub struct Machine {
     pub(super) saturated_once: bool,
     /// Until when compensations may run, once that is known.
     pub(super) compensating_until: Option<u64>,
-    /// True once the settlement has decided what to undo: once, with the whole picture.
-    pub(super) undoing_decided: bool,
     turns: u32,
     next_step: u32,
     events: u32,
@@ -113,7 +111,6 @@ impl Machine {
             nudged: false,
             saturated_once: false,
             compensating_until: None,
-            undoing_decided: false,
             turns: 0,
             next_step: 0,
             events: 0,

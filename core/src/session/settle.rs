@@ -46,12 +46,10 @@ impl Machine {
         }
     }
 
-    /// Decides, once and for all, which effects have to be undone: those that stand, and those of which nobody knows
-    /// if undoing them needs no result.
+    /// Decides which effects have to be undone: those that stand, and those of which nobody knows if undoing them needs
+    /// no result. Asked again after each wave it says the same: what is complete is never touched, and nothing that is
+    /// undone makes another group complete.
     fn decide_undoing(&mut self, at: u64) {
-        if std::mem::replace(&mut self.undoing_decided, true) {
-            return;
-        }
         let stands = |record: &EffectRecord| match record.state {
             EffectState::Done => true,
             EffectState::Unknown => record.class.compensable_blind,
@@ -65,7 +63,7 @@ impl Machine {
         let wanted: Vec<bool> = self.effects.records.iter().map(|record| stands(record) && self.wants_undone(record)).collect();
         let count: u64 = wanted.iter().map(|&wanted| u64::from(wanted)).sum();
         for (record, wanted) in self.effects.records.iter_mut().zip(wanted) {
-            record.undo = wanted;
+            record.undo |= wanted;
         }
         if count > 0 {
             let longest = count.saturating_mul(COMPENSATION_MS).min(COMPENSATIONS_MS_MAX);

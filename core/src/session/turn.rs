@@ -58,6 +58,8 @@ impl Machine {
             cost: cost_once.times(attempts.into()).min(self.budget.cost_left(&self.limits).saturating_sub(offer.kept_cost)),
             deadline: if offer.last.is_some() { self.last_call_deadline() } else { self.limits.reserve_at() },
         };
+        // Once the model was told that it is the last, nothing makes it another: not a nudge, not a better estimate.
+        self.winding = self.winding.or(offer.last);
         let step = self.step();
         self.budget.lend_model();
         self.phase = Phase::AwaitingModel(Asked { step, allowance, last: offer.last, nudge });
@@ -94,8 +96,7 @@ impl Machine {
             return Ok(offer);
         }
         // Not even a short last answer: make room in the history, as far as it goes.
-        let affordable = self.budget.tokens_left(&self.limits).saturating_sub(LAST_OUTPUT_TOKENS);
-        self.make_room(self.chars_within(affordable));
+        self.make_room(self.chars_within(self.affordable_input()));
         self.afford(last).ok_or_else(|| {
             let tokens = self.budget.tokens_left(&self.limits) < self.estimate(self.transcript.chars()) + OUTPUT_TOKENS_MIN;
             Reason::Limit(if tokens { Axis::TotalTokens } else { Axis::CostUsd })
@@ -152,6 +153,14 @@ impl Machine {
         let by_cost = for_output.checked_div(price.output.0).unwrap_or(u64::MAX);
         let output = cap.min(by_tokens).min(by_cost);
         (output >= OUTPUT_TOKENS_MIN.min(cap)).then_some(Offer { last: reason, input, output, kept_tokens: 0, kept_cost: Money::ZERO })
+    }
+
+    /// Tokens that a last call may read, if it is to answer at all.
+    fn affordable_input(&self) -> u64 {
+        let price = self.started.ceiling.price;
+        let by_tokens = self.budget.tokens_left(&self.limits).saturating_sub(LAST_OUTPUT_TOKENS);
+        let for_input = self.budget.cost_left(&self.limits).saturating_sub(price.of(0, 0, LAST_OUTPUT_TOKENS));
+        by_tokens.min(for_input.0.checked_div(price.input.0).unwrap_or(u64::MAX))
     }
 
     /// Most tool calls that the next turn can have run.
