@@ -2,7 +2,7 @@
 //!
 //! [`load`] reads [`Sources`] and gives a [`Config`] in which everything was checked, or [`ConfigErrors`] with everything
 //! that is wrong. From a `Config` come the `Options` of every other crate, the envelope ([`bounds`]), and what a person
-//! may ask ([`Config::explain`], [`Config::show`], [`schema`], [`reference`]).
+//! may ask ([`Config::explain`], [`Config::show`], [`schema`], [`reference()`]).
 //!
 //! **Invariant:** no other crate reads a file or a variable to find out how it should behave, and nothing here does
 //! anything else. A setting is accepted only if it is enforced; a secret is never printed.
