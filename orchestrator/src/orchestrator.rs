@@ -38,6 +38,8 @@ use crate::view::{Around, SessionView};
 
 /// How often sessions are looked for whose owner is gone.
 const TAKE_OVER_EVERY: Duration = Duration::from_secs(2);
+/// How often MCP servers that were not there are asked again; each backs off by itself.
+const TOOLS_EVERY: Duration = Duration::from_secs(5);
 /// Most sessions taken over at once; the rest follows at the next look.
 const TAKE_OVER_MAX: NonZeroU32 = NonZeroU32::MIN.saturating_add(31);
 /// Wait after the inbox could not be read.
@@ -167,6 +169,7 @@ impl Orchestrator {
         if take_over {
             this.inner.background.spawn(this.clone().watch_for_orphans());
         }
+        this.inner.background.spawn(this.clone().watch_for_tools());
         this.inner.background.spawn(this.clone().watch_the_inbox());
         this
     }
@@ -450,6 +453,21 @@ impl Orchestrator {
             }
         });
         (verdict, mail)
+    }
+
+    /// Asks MCP servers again that were not there: their tools are offered as soon as they are.
+    async fn watch_for_tools(self) {
+        let names: Vec<Arc<str>> = self.inner.shared.agents.values().flat_map(|agent| agent.tools.clone()).collect();
+        while !self.inner.stop.is_cancelled() {
+            tokio::select! {
+                () = sleep(TOOLS_EVERY) => {}
+                () = self.inner.stop.cancelled() => return,
+            }
+            tokio::select! {
+                _ = self.inner.shared.executor.ready(&names) => {}
+                () = self.inner.stop.cancelled() => return,
+            }
+        }
     }
 
     async fn watch_for_orphans(self) {

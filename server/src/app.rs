@@ -114,9 +114,13 @@ impl App {
         Ok(Self { metrics, orchestrator, rng: Arc::new(Mutex::new(rng)), tasks, stop, sample })
     }
 
-    /// Ends everything in order: sessions first, then tools, then the journal.
-    pub(crate) async fn stop(self, patience: std::time::Duration, hurry: &CancellationToken) {
+    /// Takes no more sessions and lets those that run come to their end.
+    pub(crate) async fn drain(&self, patience: std::time::Duration, hurry: &CancellationToken) {
         self.orchestrator.drain(patience, hurry).await;
+    }
+
+    /// Ends what sessions need, once there are none: tools, then the journal. Whoever reads a journal has to be done.
+    pub(crate) async fn close(self) {
         self.orchestrator.executor().close().await;
         if let Err(failed) = self.orchestrator.store().close().await {
             warn!(error = %failed, "the journal could not be closed in order");

@@ -73,6 +73,8 @@ pub(crate) struct Session {
     verdict: watch::Sender<Option<Arc<SessionView>>>,
     waits: Vec<(Instant, Instant)>,
     began: Instant,
+    /// Limits that were reached; each is told once.
+    limits_hit: Vec<Axis>,
     /// Set once the journal cannot be written: nothing more is started.
     lost: bool,
 }
@@ -104,6 +106,7 @@ impl Session {
             verdict,
             waits: Vec::new(),
             began: clock.instant(0),
+            limits_hit: Vec::new(),
             lost: false,
         }
     }
@@ -306,7 +309,7 @@ impl Session {
     fn shown(&mut self, commands: &[Command], looping: Vec<Arc<str>>, fell: Option<&Verdict>) {
         for command in commands {
             if let Command::CallModel { last: Some(Reason::Limit(axis)), .. } = command {
-                self.emit(&Signal::LimitHit { agent: self.equipment.agent.name.clone(), axis: *axis });
+                self.limit_hit(*axis);
             }
         }
         for tool in looping {
@@ -337,14 +340,21 @@ impl Session {
         self.verdict.send_replace(Some(Arc::new(view)));
     }
 
-    fn ended(&self, verdict: &Verdict) {
+    fn limit_hit(&mut self, axis: Axis) {
+        if !self.limits_hit.contains(&axis) {
+            self.limits_hit.push(axis);
+            self.emit(&Signal::LimitHit { agent: self.equipment.agent.name.clone(), axis });
+        }
+    }
+
+    fn ended(&mut self, verdict: &Verdict) {
+        if let Reason::Limit(axis) = verdict.reason {
+            self.limit_hit(axis);
+        }
         let (machine, now) = (&self.progress.machine, Instant::now());
         let (limits, spent) = (machine.limits(), machine.spent());
         let duration = now.saturating_duration_since(self.began);
         let elapsed = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        if let Reason::Limit(axis) = verdict.reason {
-            self.emit(&Signal::LimitHit { agent: self.equipment.agent.name.clone(), axis });
-        }
         self.emit(&Signal::SessionEnded {
             agent: self.equipment.agent.name.clone(),
             status: verdict.status,

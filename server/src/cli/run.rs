@@ -11,7 +11,7 @@ use ambit_orchestrator::{Followed, LimitsWish, Running, Said, SessionRequest, Se
 use clap::Args;
 use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -77,7 +77,8 @@ impl Run {
         };
         let code = self.session(&app, agent, input).await;
         // The session is over: nothing is left to be waited for but its settlement.
-        app.stop(SETTLE, &CancellationToken::new()).await;
+        app.drain(SETTLE, &CancellationToken::new()).await;
+        app.close().await;
         code
     }
 
@@ -95,6 +96,8 @@ impl Run {
             header_deadline_ms: None,
             durable: false,
         };
+        // Before there is anything to interrupt: from here on Ctrl-C is a cancellation.
+        let interrupt = signal(SignalKind::interrupt()).ok();
         let running = match app.orchestrator.start(request).await {
             Ok(running) => running,
             Err(refused) => {
@@ -105,7 +108,7 @@ impl Run {
                 return ExitCode::from(refusal_code(&refused));
             }
         };
-        let Some(view) = self.follow(app, running).await else {
+        let Some(view) = self.follow(app, running, interrupt).await else {
             say!("error: the session could not be followed to its end");
             return ExitCode::from(exit::UNAVAILABLE);
         };
@@ -118,11 +121,10 @@ impl Run {
     }
 
     /// Shows what happens until the verdict; Ctrl-C cancels the session, and it still ends in order.
-    async fn follow(&self, app: &App, mut running: Running) -> Option<Arc<SessionView>> {
+    async fn follow(&self, app: &App, mut running: Running, mut interrupt: Option<Signal>) -> Option<Arc<SessionView>> {
         let progress = Progress { quiet: self.quiet, started: Instant::now() };
         progress.line(&format!("session {}, deadline {} s", running.id, running.limits.deadline_ms / 1_000));
         let mut stream = app.orchestrator.follow(running.id, false).await.ok();
-        let mut interrupt = signal(SignalKind::interrupt()).ok();
         let id = running.id;
         let shown = async {
             while let Some(event) = next(&mut stream).await {

@@ -73,12 +73,14 @@ pub(crate) async fn serve(config: Arc<Config>) -> ExitCode {
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        () = app.stop(patience, &hurry) => {}
+        () = app.drain(patience, &hurry) => {}
         () = again => {}
     }
+    // Streams still tell their last event from the journal: it is closed after them.
     stop.cancel();
     tasks.close();
     let _ = tokio::time::timeout(CLOSE, tasks.wait()).await;
+    app.close().await;
     info!("stopped");
     ExitCode::from(code)
 }

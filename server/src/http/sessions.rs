@@ -13,6 +13,7 @@ use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt as _;
 use tokio::time::{Instant, timeout_at};
 
 use crate::http::Api;
@@ -26,6 +27,10 @@ use crate::http::types::{Include, SessionList, SessionObject};
 
 /// Largest body of a request, bytes.
 pub(crate) const BODY_MAX: usize = 256 << 10;
+/// Most bytes of a refused body that are read over.
+const DISCARD_MAX: usize = 1 << 20;
+/// Longest that reading over a refused body may take.
+const DISCARD_TIME: Duration = Duration::from_secs(1);
 /// Longest wait that `Prefer: wait` is granted.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 /// How long cancelling waits for the verdict that it causes.
@@ -67,15 +72,13 @@ pub(crate) async fn create(
     body: Body,
 ) -> Result<Response, Problem> {
     // Before the body is looked at: a full or leaving process costs next to nothing.
-    if !api.orchestrator.is_ready() {
-        api.metrics.shed("shutting_down");
-        return Err(Problem::shutting_down());
-    }
-    if !api.orchestrator.has_place() {
-        api.metrics.shed("overloaded");
-        return Err(Problem::overloaded(api.max_in_flight));
-    }
-    let header_deadline = of_headers(&headers, arrival.wall_ms)?;
+    let header_deadline = match at_the_door(&api, &headers, arrival) {
+        Ok(header_deadline) => header_deadline,
+        Err(problem) => {
+            discard(body).await;
+            return Err(problem);
+        }
+    };
     let preference = prefer(&headers);
     let body = read_body(&api, &headers, body, arrival).await?;
     let streams = body.stream || accepts_stream(&headers);
@@ -123,6 +126,19 @@ pub(crate) async fn create(
     }
     name_source(&mut response, header_deadline);
     Ok(response)
+}
+
+/// What can be refused without a look at the body.
+fn at_the_door(api: &Api, headers: &HeaderMap, arrival: Arrival) -> Result<Option<HeaderDeadline>, Problem> {
+    if !api.orchestrator.is_ready() {
+        api.metrics.shed("shutting_down");
+        return Err(Problem::shutting_down());
+    }
+    if !api.orchestrator.has_place() {
+        api.metrics.shed("overloaded");
+        return Err(Problem::overloaded(api.max_in_flight));
+    }
+    of_headers(headers, arrival.wall_ms)
 }
 
 /// One session as it stands. `Prefer: wait=N` waits for its verdict.
@@ -234,29 +250,49 @@ pub(crate) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Re
     Ok(shown(StatusCode::OK, &view, Include::default()))
 }
 
+/// Reads and reads over: at most [`BODY_MAX`] bytes are kept.
 async fn read_body(api: &Api, headers: &HeaderMap, body: Body, arrival: Arrival) -> Result<SessionBody, Problem> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
+        discard(body).await;
         return Err(Problem::new(Code::UnsupportedMediaType, "send Content-Type: application/json"));
     }
-    let too_large = || Problem::new(Code::PayloadTooLarge, format!("the body is larger than {BODY_MAX} bytes"));
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > BODY_MAX as u64) {
-        return Err(too_large());
-    }
     // A slow body is read at most as long as the whole request may take.
-    let bytes = match timeout_at(body_time(arrival, api.request), axum::body::to_bytes(body, BODY_MAX)).await {
-        Err(_) => return Err(Problem::new(Code::DeadlineExceeded, "the body did not arrive in time")),
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(failed)) => {
-            let limit = std::error::Error::source(&failed).is_some_and(|source| source.to_string().contains("length limit"));
-            return Err(if limit { too_large() } else { Problem::new(Code::InvalidRequest, "the body broke off") });
+    let until = body_time(arrival, api.request);
+    let mut chunks = body.into_data_stream();
+    let mut bytes = Vec::new();
+    loop {
+        match timeout_at(until, chunks.next()).await {
+            Err(_) => return Err(Problem::new(Code::DeadlineExceeded, "the body did not arrive in time")),
+            Ok(None) => break,
+            Ok(Some(Err(_))) => return Err(Problem::new(Code::InvalidRequest, "the body broke off")),
+            Ok(Some(Ok(chunk))) if bytes.len() + chunk.len() > BODY_MAX => {
+                discard(Body::from_stream(chunks)).await;
+                return Err(Problem::new(Code::PayloadTooLarge, format!("the body is larger than {BODY_MAX} bytes")));
+            }
+            Ok(Some(Ok(chunk))) => bytes.extend_from_slice(&chunk),
         }
-    };
+    }
     let value = serde_json::from_slice(&bytes)
         .map_err(|wrong| Problem::invalid(vec![FieldError { detail: format!("the body is no JSON: {wrong}"), pointer: String::new() }]))?;
     body::read(&value).map_err(Problem::invalid)
+}
+
+/// Reads what a refused caller is still sending, within bounds: a connection that is closed with bytes unread is reset,
+/// and the caller never sees why.
+async fn discard(body: Body) {
+    let mut chunks = body.into_data_stream();
+    let mut bytes = 0;
+    let read = async {
+        while let Some(Ok(chunk)) = chunks.next().await {
+            bytes += chunk.len();
+            if bytes > DISCARD_MAX {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DISCARD_TIME, read).await;
 }
 
 fn request(body: SessionBody, arrival: Arrival, header_deadline: Option<HeaderDeadline>, durable: bool) -> SessionRequest {

@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 /// Sets the process's one subscriber up. A filter that cannot be read was refused when the configuration was loaded.
 pub(crate) fn init(level: &str, json: bool) {
     // What other libraries log may hold bodies; only their warnings are let through.
-    let filter = EnvFilter::try_new(format!("warn,ambit={level},ambit_orchestrator={level},ambit_store={level},ambit_model_gateway={level},ambit_tool_executor={level},ambit_resilience={level},ambit_config={level}"))
+    let filter = EnvFilter::try_new(format!("warn,rmcp=off,ambit={level},ambit_orchestrator={level},ambit_store={level},ambit_model_gateway={level},ambit_tool_executor={level},ambit_resilience={level},ambit_config={level}"))
         .unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_span_events(FmtSpan::NONE);
     // A second call (tests start several servers in one process) keeps the first subscriber.
