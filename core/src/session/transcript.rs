@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::id::Body;
 use crate::limit::{MESSAGE_CHARS, SHORTENED_BYTES};
-use crate::session::event::{PreparedCall, Reply};
+use crate::session::event::PreparedCall;
 use crate::session::started::Started;
 use crate::tool::ToolResult;
 
@@ -90,12 +90,12 @@ impl Transcript {
         self.grow(passages);
     }
 
-    pub(super) fn push_turn(&mut self, reply: &Reply) {
-        for body in [reply.text, reply.carry].into_iter().flatten() {
+    pub(super) fn push_turn(&mut self, text: Option<Body>, carry: Option<Body>, calls: &[PreparedCall]) {
+        for body in [text, carry].into_iter().flatten() {
             self.grow(body);
         }
-        let calls = reply.calls.iter().map(|call| self.turn_call(call)).collect();
-        self.turns.push(Turn { text: reply.text, carry: reply.carry, calls });
+        let calls = calls.iter().map(|call| self.turn_call(call)).collect();
+        self.turns.push(Turn { text, carry, calls });
     }
 
     fn turn_call(&mut self, call: &PreparedCall) -> TurnCall {

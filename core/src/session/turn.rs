@@ -204,7 +204,7 @@ impl Machine {
             return;
         }
         let text = reply.text.filter(|text| text.bytes > 0);
-        self.transcript.push_turn(&Reply { text, ..reply.clone() });
+        self.transcript.push_turn(text, reply.carry, &reply.calls);
         self.count_turn();
         match reply.finish {
             FinishReason::ContentFilter => {
