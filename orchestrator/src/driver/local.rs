@@ -44,6 +44,8 @@ pub(crate) struct Beginning {
     pub(crate) clock: SessionClock,
     pub(crate) seq: u64,
     pub(crate) admission: Option<Admission>,
+    /// True if somebody may read along.
+    pub(crate) heard: bool,
     /// Drawn for this session; fences untrusted output.
     pub(crate) marker: u64,
     pub(crate) mailbox: (mpsc::Sender<Mail>, mpsc::Receiver<Mail>),
@@ -63,6 +65,7 @@ pub(crate) struct Session {
     clock: SessionClock,
     seq: u64,
     admission: Option<Admission>,
+    heard: bool,
     marker: u64,
     rendered: Option<Box<Rendered>>,
     steps: JoinSet<Done>,
@@ -81,7 +84,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(beginning: Beginning) -> Self {
-        let Beginning { shared, equipment, place, lease, progress, texts, around, clock, seq, admission, marker, mailbox, verdict } =
+        let Beginning { shared, equipment, place, lease, progress, texts, around, clock, seq, admission, heard, marker, mailbox, verdict } =
             beginning;
         let (mail, mailbox) = mailbox;
         Self {
@@ -96,6 +99,7 @@ impl Session {
             clock,
             seq,
             admission,
+            heard,
             marker,
             rendered: None,
             steps: JoinSet::new(),
@@ -117,13 +121,25 @@ impl Session {
     /// Dropping the future drops every step with it, as a crash of the process would; the journal is consistent.
     pub(crate) async fn run(mut self, commands: Vec<Command>) {
         self.execute(commands);
+        // One timer for the whole session, moved only when the machine wants to be woken at another moment.
+        let mut alarm = std::pin::pin!(sleep_until(self.began));
+        let mut set_for = None;
         while !self.lost && !self.progress.machine.is_closed() {
             let wake = self.progress.machine.wake_at().map(|(at, _)| self.clock.instant(at));
+            if let Some(wake) = wake
+                && set_for != Some(wake)
+            {
+                alarm.as_mut().reset(wake);
+                set_for = Some(wake);
+            }
             tokio::select! {
                 biased;
                 Some(mail) = self.mailbox.recv() => self.told(mail).await,
                 Some(done) = self.steps.join_next_with_id() => self.answered(done).await,
-                () = until(wake) => self.hear(Event::Woke, None).await,
+                () = &mut alarm, if wake.is_some() => {
+                    set_for = None;
+                    self.hear(Event::Woke, None).await;
+                }
             }
         }
         self.drop_reads();
@@ -416,6 +432,7 @@ impl Session {
                         deadline: self.clock.instant(allowance.deadline),
                         subject: self.subject(Some(step)),
                         admission: self.admission.take(),
+                        heard: self.heard,
                         mail: self.mail.clone(),
                     };
                     let handle = self.steps.spawn(model.run());
@@ -529,13 +546,6 @@ impl Session {
         let sent = self.progress.machine.effects().iter().any(|effect| effect.step == step);
         let code = if sent { ToolCode::OutcomeUnknown } else { ToolCode::ToolError };
         Event::ToolFinished { step, attempts: Vec::new(), result: ToolResult::bare(code) }
-    }
-}
-
-async fn until(wake: Option<Instant>) {
-    match wake {
-        Some(wake) => sleep_until(wake).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct ModelStep {
     pub(crate) deadline: Instant,
     pub(crate) subject: Subject,
     pub(crate) admission: Option<Admission>,
+    /// True if somebody may read along.
+    pub(crate) heard: bool,
     pub(crate) mail: mpsc::Sender<Mail>,
 }
 
@@ -65,22 +67,27 @@ impl ModelStep {
             deadline: self.deadline,
             subject: self.subject,
             admission: self.admission,
-            text: Some(&pieces),
+            text: if self.heard { Some(&pieces) } else { None },
         });
         let mut call = Box::pin(call);
-        let mut tick = interval(PIECE_AGE);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Ends with the call, which has a deadline of its own.
-        let outcome = loop {
-            tokio::select! {
-                biased;
-                outcome = &mut call => break outcome,
-                _ = tick.tick() => pieces.flush(),
-            }
-        };
+        let outcome = if self.heard { flushing(&mut call, &pieces).await } else { (&mut call).await };
         drop(call);
         let answer = Answer::Model { step: self.step, outcome: Box::new(outcome), rendered: self.rendered };
         Done { answer, waited: (started, Instant::now()) }
+    }
+}
+
+/// Runs a call to its end and sends on what text has gathered every now and then.
+async fn flushing<T>(call: &mut (impl Future<Output = T> + Unpin), pieces: &Pieces) -> T {
+    let mut tick = interval(PIECE_AGE);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Ends with the call, which has a deadline of its own.
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut *call => return done,
+            _ = tick.tick() => pieces.flush(),
+        }
     }
 }
 

@@ -94,6 +94,7 @@ impl Run {
             principal: local(),
             arrived: Instant::now(),
             header_deadline_ms: None,
+            heard: true,
             durable: false,
         };
         // Before there is anything to interrupt: from here on Ctrl-C is a cancellation.

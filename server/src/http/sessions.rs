@@ -84,7 +84,7 @@ pub(crate) async fn create(
     let streams = body.stream || accepts_stream(&headers);
     let background = !streams && (body.background || preference.respond_async);
     let continues = body.continues.unwrap_or(background);
-    let request = request(body, arrival, header_deadline, background);
+    let request = request(body, arrival, header_deadline, streams || background, background);
     let mut running = api.orchestrator.start(request).await.map_err(|failed| Problem::of_start(&failed))?;
     let guard = (!continues).then(|| running.cancel_on_drop());
     let due = arrival.at + Duration::from_millis(running.limits.deadline_ms);
@@ -295,7 +295,7 @@ async fn discard(body: Body) {
     let _ = tokio::time::timeout(DISCARD_TIME, read).await;
 }
 
-fn request(body: SessionBody, arrival: Arrival, header_deadline: Option<HeaderDeadline>, durable: bool) -> SessionRequest {
+fn request(body: SessionBody, arrival: Arrival, header_deadline: Option<HeaderDeadline>, heard: bool, durable: bool) -> SessionRequest {
     SessionRequest {
         agent: body.agent,
         input: body.input,
@@ -307,6 +307,7 @@ fn request(body: SessionBody, arrival: Arrival, header_deadline: Option<HeaderDe
         principal: local(),
         arrived: arrival.at,
         header_deadline_ms: header_deadline.map(|found| found.ms),
+        heard,
         durable,
     }
 }
