@@ -72,10 +72,12 @@ impl<'a> Stage<'a> {
         self.lock().bills.get(index).copied().unwrap_or(Bill::Unknown)
     }
 
-    /// The text that was passed on, if any.
-    pub(crate) fn passed(&self) -> Option<String> {
+    /// The text that arrived before the last leg broke off: what was passed on, else what was held or nobody heard.
+    /// Words before calls are no answer.
+    pub(crate) fn produced(&self) -> Option<String> {
         let state = self.lock();
-        (!state.passed.is_empty()).then(|| state.passed.clone())
+        let text = if state.passed.is_empty() && !state.call_begun { &state.held } else { &state.passed };
+        (!text.is_empty()).then(|| text.clone())
     }
 
     /// What the last failed leg had to say to people.
@@ -111,10 +113,14 @@ impl LegStage<'_> {
 
     /// A piece of text arrived.
     pub(crate) fn text(&self, piece: &str) {
-        if piece.is_empty() || !self.is_heard() {
+        if piece.is_empty() {
             return;
         }
         let mut state = self.stage.lock();
+        if !self.is_heard() {
+            state.held.push_str(piece);
+            return;
+        }
         if state.live || self.stage.hold.is_none() {
             self.pass(&mut state, piece);
             return;

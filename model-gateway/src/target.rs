@@ -186,7 +186,7 @@ fn is_empty_answer(error: &PolicyError) -> bool {
 
 /// What a policy's error is in the machine's words, and in people's.
 fn failure(error: &PolicyError, stage: &Stage<'_>) -> ModelFailure {
-    let partial = stage.passed().map(Arc::<str>::from);
+    let partial = stage.produced().map(Arc::<str>::from);
     let (fault, code, detail, status, retry_after) = match error {
         PolicyError::DeadlineExceeded => (ModelFault::Deadline, "no_time".into(), error.to_string(), None, None),
         PolicyError::AllowanceSpent => (ModelFault::Allowance, "allowance".into(), error.to_string(), None, None),

@@ -7,7 +7,7 @@ use ambit_store::{Follower, RecordKind, Store};
 use serde_json::{Value, json};
 
 use crate::error::LookupError;
-use crate::orchestrator::answer_text;
+use crate::orchestrator::{answer_text, failure_words};
 use crate::stream::{EventId, Payload, Projection, Record, Remaining, StreamEvent};
 use crate::view::{Around, SessionView};
 
@@ -118,7 +118,11 @@ impl SessionStream {
         let row = self.store.session(self.id).await.map_err(LookupError::Store)?.ok_or(LookupError::NotFound(self.id))?;
         let progress = self.projection.progress().ok_or(LookupError::NotFound(self.id))?;
         let texts = answer_text(&self.store, self.id, progress).await?;
-        let around = Around { metadata: serde_json::from_str(&row.metadata).unwrap_or_default(), closed_ms: row.closed_ms, failure: None };
+        let around = Around {
+            metadata: serde_json::from_str(&row.metadata).unwrap_or_default(),
+            closed_ms: row.closed_ms,
+            failure: failure_words(&self.store, self.id, self.projection.failure()).await?,
+        };
         Ok(SessionView::of(progress, &texts, &around, self.last_at))
     }
 }

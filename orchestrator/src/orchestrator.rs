@@ -9,9 +9,9 @@ use std::time::Duration;
 use ambit_core::limit::MESSAGE_CHARS;
 use ambit_core::session::{CallCeiling, Canceller, Event, InputItem, MACHINE_VERSION, OfferedTool, Speaker, Started, fingerprint};
 use ambit_core::signal::{Signal, Subject};
-use ambit_core::{Limits, SessionId};
+use ambit_core::{Digest, Limits, SessionId};
 use ambit_model_gateway::Gateway;
-use ambit_store::{Content, Lease, Need, NewSession, Page, Record, RecordKind, SessionRow, Store, StoreError};
+use ambit_store::{Append, Content, Lease, Need, NewSession, Page, Record, RecordKind, RowUpdate, SessionRow, Store, StoreError};
 use ambit_tool_executor::Executor;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -34,7 +34,7 @@ use crate::ids::Ids;
 use crate::progress::Progress;
 use crate::record;
 use crate::request::SessionRequest;
-use crate::view::{Around, SessionView};
+use crate::view::{Around, FailureView, SessionView};
 
 /// How often sessions are looked for whose owner is gone.
 const TAKE_OVER_EVERY: Duration = Duration::from_secs(2);
@@ -210,6 +210,12 @@ impl Orchestrator {
         self.inner.in_flight.available_permits() > 0
     }
 
+    /// Sessions without a verdict, by agent.
+    #[must_use]
+    pub fn in_flight(&self) -> std::collections::HashMap<Arc<str>, usize> {
+        self.inner.shared.timeline.live.in_flight()
+    }
+
     /// What is going on at the moment.
     #[must_use]
     pub fn quiescence(&self) -> Quiescence {
@@ -284,6 +290,7 @@ impl Orchestrator {
         let record =
             Record { seq: 1, kind: RecordKind::Event, at_ms: at, body: record::write(&*started), fingerprint: fingerprint(&commands) };
         let need = if request.durable { Need::Durable } else { Need::Applied };
+        let verdict_now = progress.verdict().copied();
         let lease = shared
             .store
             .create(
@@ -293,7 +300,7 @@ impl Orchestrator {
                     tenant: started.principal.tenant.clone(),
                     principal: started.principal.id.clone(),
                     previous: None,
-                    status: "running",
+                    status: verdict_now.map_or("running", |verdict| verdict.status.as_str()),
                     created_ms: started.wall_ms,
                     deadline_ms: started.wall_ms.saturating_add(limits.deadline_ms),
                     metadata: record::write(&request.metadata),
@@ -305,6 +312,18 @@ impl Orchestrator {
             .await
             .map_err(StartError::Store)?;
         shared.timeline.sink().emit(Subject { session: Some(id), step: None }, &Signal::SessionStarted { agent: agent.name.clone() });
+        if let Some(verdict) = verdict_now {
+            // Nothing can be afforded at all: the row is closed before anybody is told.
+            let row = RowUpdate {
+                reason: Some(verdict.reason.as_str()),
+                settlement: Some(progress.machine.settlement().as_str()),
+                verdict_ms: Some(started.wall_ms.saturating_add(at)),
+                closed_ms: Some(started.wall_ms.saturating_add(at)),
+                release: true,
+                ..RowUpdate::default()
+            };
+            shared.store.append(&lease, Append { row: Some(row), ..Append::default() }, need).await.map_err(StartError::Store)?;
+        }
         let around = Around { metadata: request.metadata, closed_ms: None, failure: None };
         let (verdict, mail) = self.launch(move |shared, marker, mailbox, verdict| {
             let beginning = Beginning {
@@ -323,7 +342,7 @@ impl Orchestrator {
                 mailbox,
                 verdict,
             };
-            (id, Session::new(beginning), First::Commands(commands))
+            (id, agent.name.clone(), Session::new(beginning), First::Commands(commands))
         });
         Ok(Running { id, limits, verdict, mail })
     }
@@ -415,7 +434,9 @@ impl Orchestrator {
         let full = self.inner.shared.executor.offer(&agent.tools, request.principal.clone());
         let known: Vec<Arc<str>> = full.declarations().map(|tool| tool.name).collect();
         let wished = request.tools_allow.iter().flatten().chain(&request.tools_deny);
-        let names: Vec<String> = wished.filter(|name| !known.iter().any(|tool| **tool == ***name)).cloned().collect();
+        // What the agent's definition names may be named, also while its server is not there.
+        let named = |name: &&String| known.iter().chain(&agent.tools).any(|tool| **tool == ***name);
+        let names: Vec<String> = wished.filter(|name| !named(name)).cloned().collect();
         if !names.is_empty() {
             return Err(StartError::UnknownTools { names, known: known.iter().map(ToString::to_string).collect() });
         }
@@ -437,14 +458,14 @@ impl Orchestrator {
             u64,
             (mpsc::Sender<Mail>, mpsc::Receiver<Mail>),
             watch::Sender<Option<Arc<SessionView>>>,
-        ) -> (SessionId, Session, First),
+        ) -> (SessionId, Arc<str>, Session, First),
     ) -> (watch::Receiver<Option<Arc<SessionView>>>, mpsc::Sender<Mail>) {
         let shared = self.inner.shared.clone();
         let marker = self.inner.rng.lock().unwrap_or_else(PoisonError::into_inner).random();
         let (mail, mailbox) = mpsc::channel(MAILBOX);
         let (tell, verdict) = watch::channel(None);
-        let (id, session, first) = make(shared.clone(), marker, (mail.clone(), mailbox), tell);
-        shared.timeline.live.insert(id, Handle { mail: mail.clone(), verdict: verdict.clone() });
+        let (id, agent, session, first) = make(shared.clone(), marker, (mail.clone(), mailbox), tell);
+        shared.timeline.live.insert(id, Handle { agent, mail: mail.clone(), verdict: verdict.clone() });
         let gone = Gone { shared, id };
         self.inner.tasks.spawn(async move {
             let _gone = gone;
@@ -475,7 +496,12 @@ impl Orchestrator {
         while !self.inner.stop.is_cancelled() {
             match self.inner.shared.store.take_over(TAKE_OVER_MAX).await {
                 Ok(leases) => {
-                    for lease in leases {
+                    let lost = self.inner.shared.timeline.live.take_lost();
+                    for lease in leases.into_iter().chain(lost) {
+                        if self.inner.stop.is_cancelled() {
+                            // It is somebody else's as soon as this process has signed off.
+                            return;
+                        }
                         self.take_up(lease).await;
                     }
                 }
@@ -536,7 +562,7 @@ impl Orchestrator {
                 mailbox,
                 verdict,
             };
-            (id, Session::new(beginning), First::Event(event))
+            (id, started.agent.clone(), Session::new(beginning), First::Event(event))
         });
     }
 
@@ -603,6 +629,13 @@ pub(crate) async fn answer_text(store: &Store, id: SessionId, progress: &Progres
     let Some(answer) = answer else { return Ok(Texts::default()) };
     let text = store.content(id, answer.digest).await.map_err(LookupError::Store)?;
     Ok(Texts::stored(text.map(|text| (answer.digest, text))))
+}
+
+/// The words of a session's last failure.
+pub(crate) async fn failure_words(store: &Store, id: SessionId, digest: Option<Digest>) -> Result<Option<Arc<FailureView>>, LookupError> {
+    let Some(digest) = digest else { return Ok(None) };
+    let text = store.content(id, digest).await.map_err(LookupError::Store)?;
+    Ok(text.map(|text| Arc::new(FailureView { code: "failed".into(), detail: text.to_string(), retry_after: None })))
 }
 
 fn ceiling(equipment: &Equipment) -> CallCeiling {

@@ -32,6 +32,13 @@ pub(crate) enum Note {
         /// What went wrong.
         code: Arc<str>,
     },
+    /// A model call brought no turn.
+    Failure {
+        /// The model call's step.
+        step: Step,
+        /// Where the words for the caller stand in the content.
+        digest: Digest,
+    },
     /// A capability is not what it should be.
     Degraded {
         /// Which.

@@ -113,19 +113,26 @@ pub(crate) struct Projection {
     /// Bytes of the current step's text that were shown.
     shown: (Step, u64),
     approached: Vec<Axis>,
+    failure: Option<Digest>,
 }
 
 impl Projection {
     /// A stream that ends with the verdict, or, with `settlement`, with the settlement.
     #[must_use]
     pub(crate) fn new(settlement: bool) -> Self {
-        Self { progress: None, settlement, over: false, shown: (Step(0), 0), approached: Vec::new() }
+        Self { progress: None, settlement, over: false, shown: (Step(0), 0), approached: Vec::new(), failure: None }
     }
 
     /// True once the terminal event was given.
     #[must_use]
     pub(crate) const fn is_over(&self) -> bool {
         self.over
+    }
+
+    /// Where the words of the last failure stand.
+    #[must_use]
+    pub(crate) const fn failure(&self) -> Option<Digest> {
+        self.failure
     }
 
     /// The session so far.
@@ -151,6 +158,7 @@ impl Projection {
                 self.progress = Some(progress);
                 self.push(&mut events, record, "session.started", Payload::Value(said));
                 self.commands(&mut events, record, &commands);
+                self.closing(&mut events, record);
             }
             (None, true) => {}
             (Some(_), true) => {
@@ -181,6 +189,8 @@ impl Projection {
                 let said = json!({"step": step, "target": target, "kind": kind.as_str(), "code": code});
                 self.push(events, record, "model.attempt_failed", Payload::Value(said));
             }
+            // The words come with the terminal event; `model.finished` says that it happened.
+            Note::Failure { digest, .. } => self.failure = Some(digest),
             Note::Degraded { capability, mode, reason } => {
                 let said = json!({"capability": capability, "mode": mode, "reason": reason});
                 self.push(events, record, "session.degraded", Payload::Value(said));

@@ -59,11 +59,30 @@ pub(crate) struct App {
 
 /// What kind of process it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum Role<'a> {
     /// Serves, and takes up what others left.
     Server,
-    /// Runs one session.
-    Runner,
+    /// Runs one session of this agent.
+    Runner(&'a str),
+}
+
+/// The tools that have to be there: one session does not wait for the servers of other agents.
+fn needed(agents: &[Agent], role: Role<'_>) -> Vec<Arc<str>> {
+    let wanted = |agent: &&Agent| match role {
+        Role::Server => true,
+        Role::Runner(name) => *agent.name == *name,
+    };
+    agents.iter().filter(wanted).flat_map(|agent| agent.tools.clone()).collect()
+}
+
+impl AppError {
+    /// What to do about it, where that can be said.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store { source, .. } => source.hint().map(|hint| hint.to_string()),
+            Self::Gateway(_) | Self::Executor(_) | Self::Demo(_) | Self::Metrics(_) => None,
+        }
+    }
 }
 
 impl App {
@@ -71,7 +90,7 @@ impl App {
     ///
     /// # Errors
     /// What cannot be opened, with its setting.
-    pub(crate) async fn start(config: Arc<Config>, role: Role) -> Result<Self, AppError> {
+    pub(crate) async fn start(config: Arc<Config>, role: Role<'_>) -> Result<Self, AppError> {
         for notice in config.notices() {
             info!("{notice}");
         }
@@ -94,7 +113,7 @@ impl App {
         let surroundings = Surroundings { sample_root: sample.clone().unwrap_or_default(), demo_service, seed: rng.random() };
         let executor = Executor::new(config.executor_options(&surroundings), sink).map_err(AppError::Executor)?;
         let agents: Vec<Agent> = config.agents().values().map(agent).collect();
-        for (server, reason) in executor.ready(&agents.iter().flat_map(|agent| agent.tools.clone()).collect::<Vec<_>>()).await {
+        for (server, reason) in executor.ready(&needed(&agents, role)).await {
             warn!(server = &*server, reason, "the tools of this MCP server are left out for now");
         }
         let tools = executor.tools();

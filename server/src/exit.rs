@@ -14,6 +14,7 @@ pub(crate) const SATURATED: u8 = 75;
 pub(crate) const CONFIG: u8 = 78;
 pub(crate) const DEADLINE: u8 = 124;
 pub(crate) const INTERRUPTED: u8 = 130;
+pub(crate) const TERMINATED: u8 = 143;
 
 /// What a session's verdict says to a shell.
 pub(crate) fn of_verdict(verdict: &Verdict) -> ExitCode {

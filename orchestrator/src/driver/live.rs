@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ambit_core::session::Canceller;
 use ambit_core::signal::{Signal, SignalSink, Subject};
 use ambit_core::{AttemptKind, SessionId, Step};
-use ambit_store::MessageId;
+use ambit_store::{Lease, MessageId};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::record::Note;
@@ -30,6 +30,7 @@ pub(crate) enum Mail {
 /// One running session.
 #[derive(Clone)]
 pub(crate) struct Handle {
+    pub(crate) agent: Arc<str>,
     pub(crate) mail: mpsc::Sender<Mail>,
     pub(crate) verdict: watch::Receiver<Option<Arc<SessionView>>>,
 }
@@ -38,6 +39,8 @@ pub(crate) struct Handle {
 #[derive(Default)]
 pub(crate) struct Live {
     sessions: Mutex<HashMap<SessionId, Handle>>,
+    /// Sessions that this process still owns, whose task ended because the journal could not be written.
+    lost: Mutex<Vec<Lease>>,
 }
 
 impl Live {
@@ -59,6 +62,25 @@ impl Live {
 
     pub(crate) fn all(&self) -> Vec<Handle> {
         self.lock().values().cloned().collect()
+    }
+
+    /// Remembers a session for when the journal can be written again.
+    pub(crate) fn lose(&self, lease: Lease) {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).push(lease);
+    }
+
+    /// The sessions to take up again.
+    pub(crate) fn take_lost(&self) -> Vec<Lease> {
+        std::mem::take(&mut self.lost.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sessions without a verdict, by agent.
+    pub(crate) fn in_flight(&self) -> HashMap<Arc<str>, usize> {
+        let mut counts = HashMap::new();
+        for handle in self.lock().values().filter(|handle| handle.verdict.borrow().is_none()) {
+            *counts.entry(handle.agent.clone()).or_insert(0) += 1;
+        }
+        counts
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Handle>> {

@@ -31,6 +31,9 @@ use crate::record::{self, Note};
 use crate::rendered::{Fencing, Rendered};
 use crate::view::{Around, SessionView};
 
+/// Most characters of a failure's words that are kept.
+const FAILURE_CHARS: usize = 500;
+
 /// What a session's task begins with.
 pub(crate) struct Beginning {
     pub(crate) shared: Arc<Shared>,
@@ -120,6 +123,10 @@ impl Session {
     /// # Cancel safety
     /// Dropping the future drops every step with it, as a crash of the process would; the journal is consistent.
     pub(crate) async fn run(mut self, commands: Vec<Command>) {
+        // Limits can be so tight that the first record holds the verdict already.
+        if let Some(verdict) = self.progress.verdict().copied() {
+            self.told_first(&verdict);
+        }
         self.execute(commands);
         // One timer for the whole session, moved only when the machine wants to be woken at another moment.
         let mut alarm = std::pin::pin!(sleep_until(self.began));
@@ -162,8 +169,28 @@ impl Session {
     /// First event after a takeover.
     pub(crate) async fn resume(mut self, event: Event) {
         self.emit(&Signal::SessionResumed { agent: self.equipment.agent.name.clone() });
+        if self.progress.verdict().is_some() {
+            // It is told already; only effects are left to be settled.
+            self.publish();
+        }
+        if self.progress.machine.is_closed() {
+            // The crash came between the last record and the row.
+            let verdict = self.progress.verdict().copied();
+            let row = self.row(verdict.as_ref(), self.progress.tally.last_at);
+            self.write(Append { row, ..Append::default() }, Need::Applied).await;
+            return;
+        }
         self.hear(event, None).await;
         self.run(Vec::new()).await;
+    }
+
+    /// The verdict that came with the first record: it is in the journal and in the row.
+    fn told_first(&mut self, verdict: &Verdict) {
+        if self.verdict.borrow().is_none() {
+            self.ended(verdict);
+            self.publish();
+            self.shown(&[], Vec::new(), None);
+        }
     }
 
     async fn told(&mut self, mail: Mail) {
@@ -272,9 +299,12 @@ impl Session {
     }
 
     /// The journal is gone: nothing new is started, and whoever waits is told. The session itself is taken up again by
-    /// replay once its lease has run out, from the last record that was written.
+    /// replay, from the last record that was written, as soon as there is a journal again.
     fn journal_lost(&mut self) {
         let taken_over = std::mem::replace(&mut self.lost, true);
+        if !taken_over {
+            self.shared.timeline.live.lose(self.lease.clone());
+        }
         self.drop_reads();
         if self.progress.verdict().is_none() {
             let _ = self.progress.hear(Event::Cancelled { by: Canceller::StoreLost }, self.clock.now());
@@ -493,6 +523,9 @@ impl Session {
             Ok(turn) => Event::ModelReplied { step, attempts, reply: self.reply(turn) },
             Err(failure) => {
                 warn!(session = %self.id, %step, code = &*failure.code, status = failure.status, "a model call brought no turn");
+                let words: String = failure.detail.chars().take(FAILURE_CHARS).collect();
+                let digest = self.texts.add(&words).digest;
+                self.note(&Note::Failure { step, digest });
                 self.around.failure = Some(Arc::new(crate::view::FailureView {
                     code: failure.code,
                     detail: failure.detail,

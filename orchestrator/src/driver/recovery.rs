@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use ambit_core::SessionId;
 use ambit_core::session::fingerprint;
+use ambit_core::{Digest, SessionId};
 use ambit_store::{RecordKind, SessionRow, Store};
 
 use crate::content::Texts;
 use crate::error::LookupError;
+use crate::orchestrator::failure_words;
 use crate::progress::Progress;
-use crate::record;
+use crate::record::{self, Note};
 use crate::view::Around;
 
 /// Records read at once; a journal is read in pages of this size.
@@ -47,7 +48,8 @@ pub(crate) async fn rebuild(store: &Store, id: SessionId) -> Result<Rebuilt, Loo
         }
     }
     let metadata = serde_json::from_str(&row.metadata).unwrap_or_default();
-    let around = Around { metadata, closed_ms: row.closed_ms, failure: None };
+    let failure = failure_words(store, id, replay.failure).await?;
+    let around = Around { metadata, closed_ms: row.closed_ms, failure };
     match replay.progress {
         Some(progress) => Ok(Rebuilt { seq: replay.seq.max(row.last_seq), row, progress, around, agrees: replay.agrees }),
         None => Err(LookupError::NotFound(id)),
@@ -64,11 +66,13 @@ struct Replay {
     progress: Option<Progress>,
     seq: u64,
     agrees: bool,
+    /// Where the words of the last failure stand.
+    failure: Option<Digest>,
 }
 
 impl Default for Replay {
     fn default() -> Self {
-        Self { progress: None, seq: 0, agrees: true }
+        Self { progress: None, seq: 0, agrees: true, failure: None }
     }
 }
 
@@ -76,6 +80,9 @@ impl Replay {
     fn feed(&mut self, seq: u64, event: bool, at: u64, body: &str, recorded: u64) -> Result<(), record::Unreadable> {
         self.seq = seq;
         if !event {
+            if let Note::Failure { digest, .. } = record::read_note(seq, body)? {
+                self.failure = Some(digest);
+            }
             return Ok(());
         }
         let commands = match &mut self.progress {

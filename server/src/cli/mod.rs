@@ -12,6 +12,7 @@ use std::sync::Arc;
 use ambit_config::{Config, Sources, load};
 use clap::{Args, Parser, Subcommand};
 
+use crate::app::AppError;
 use crate::exit;
 use crate::output::{out, say};
 
@@ -99,6 +100,15 @@ fn with_config<F: Future<Output = ExitCode>>(global: &Global, then: impl FnOnce(
             ExitCode::from(exit::FAILURE)
         }
     }
+}
+
+/// Says why the process cannot start, and what to do.
+fn failed_to_start(failed: &AppError) -> ExitCode {
+    say!("{}", explain(failed));
+    if let Some(hint) = failed.hint() {
+        say!("hint: {hint}");
+    }
+    ExitCode::from(exit::UNAVAILABLE)
 }
 
 /// An error with everything behind it, for a person.

@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ambit_config::Config;
@@ -11,12 +12,12 @@ use ambit_orchestrator::{Followed, LimitsWish, Running, Said, SessionRequest, Se
 use clap::Args;
 use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, Role};
-use crate::cli::explain;
+use crate::cli::{explain, failed_to_start};
 use crate::exit;
 use crate::http::{local, session_json};
 use crate::output::{out, say};
@@ -48,12 +49,11 @@ impl Run {
     pub(crate) async fn execute(self, config: Arc<Config>) -> ExitCode {
         // Progress is for people, the log for operators: only warnings mix.
         logs::init("warn", false);
-        let (agent, input) = match (self.second.clone(), config.agents().keys().next()) {
-            (Some(input), _) => (self.first.clone(), input),
-            (None, Some(only)) => (if config.agents().contains_key("ops") { "ops".to_owned() } else { only.clone() }, self.first.clone()),
-            (None, None) => {
-                say!("error: no agent is configured\nhint: add a table [default.agents.NAME]");
-                return ExitCode::from(exit::CONFIG);
+        let (agent, input) = match self.words(&config) {
+            Ok(words) => words,
+            Err(wrong) => {
+                say!("error: {wrong}");
+                return ExitCode::from(exit::USAGE);
             }
         };
         let input = if input == "-" { from_stdin().await } else { Ok(input) };
@@ -68,21 +68,46 @@ impl Run {
                 return ExitCode::from(exit::USAGE);
             }
         };
-        let app = match App::start(config, Role::Runner).await {
-            Ok(app) => app,
-            Err(failed) => {
-                say!("{}", explain(&failed));
-                return ExitCode::from(exit::UNAVAILABLE);
-            }
+        // From here on a signal is a cancellation, and the session still ends in order; a second one hurries its settlement.
+        let stop = Arc::new(Stop::default());
+        let (cancel, hurry) = (stop.cancel.clone(), stop.hurry.clone());
+        let signals = listen(stop.clone());
+        let work = async {
+            let app = match App::start(config, Role::Runner(&agent)).await {
+                Ok(app) => app,
+                Err(failed) => return failed_to_start(&failed),
+            };
+            let code = self.session(&app, agent.clone(), input, &cancel).await;
+            // The session is over: nothing is left to be waited for but its settlement.
+            app.drain(SETTLE, &hurry).await;
+            app.close().await;
+            code
         };
-        let code = self.session(&app, agent, input).await;
-        // The session is over: nothing is left to be waited for but its settlement.
-        app.drain(SETTLE, &CancellationToken::new()).await;
-        app.close().await;
-        code
+        let code = tokio::select! {
+            code = work => code,
+            () = signals => ExitCode::from(exit::FAILURE),
+        };
+        if stop.terminated.load(Ordering::Acquire) { ExitCode::from(exit::TERMINATED) } else { code }
     }
 
-    async fn session(&self, app: &App, agent: String, input: String) -> ExitCode {
+    /// The agent and what to say to it, from one or two words.
+    fn words(&self, config: &Config) -> Result<(String, String), String> {
+        if let Some(input) = &self.second {
+            return Ok((self.first.clone(), input.clone()));
+        }
+        let names: Vec<&str> = config.agents().keys().map(String::as_str).collect();
+        if names.contains(&self.first.as_str()) {
+            return Err(format!("the input is missing\nhint: ambit run {} \"what to say to it\"", self.first));
+        }
+        match names[..] {
+            [] => Err("no agent is configured\nhint: add a table [default.agents.NAME]".to_owned()),
+            [only] => Ok((only.to_owned(), self.first.clone())),
+            _ if names.contains(&"ops") => Ok(("ops".to_owned(), self.first.clone())),
+            _ => Err(format!("which agent?\nhint: there are: {}", names.join(", "))),
+        }
+    }
+
+    async fn session(&self, app: &App, agent: String, input: String, cancel: &CancellationToken) -> ExitCode {
         let request = SessionRequest {
             agent,
             input: vec![input.into()],
@@ -97,8 +122,6 @@ impl Run {
             heard: true,
             durable: false,
         };
-        // Before there is anything to interrupt: from here on Ctrl-C is a cancellation.
-        let interrupt = signal(SignalKind::interrupt()).ok();
         let running = match app.orchestrator.start(request).await {
             Ok(running) => running,
             Err(refused) => {
@@ -109,7 +132,7 @@ impl Run {
                 return ExitCode::from(refusal_code(&refused));
             }
         };
-        let Some(view) = self.follow(app, running, interrupt).await else {
+        let Some(view) = self.follow(app, running, cancel).await else {
             say!("error: the session could not be followed to its end");
             return ExitCode::from(exit::UNAVAILABLE);
         };
@@ -122,7 +145,7 @@ impl Run {
     }
 
     /// Shows what happens until the verdict; Ctrl-C cancels the session, and it still ends in order.
-    async fn follow(&self, app: &App, mut running: Running, mut interrupt: Option<Signal>) -> Option<Arc<SessionView>> {
+    async fn follow(&self, app: &App, mut running: Running, cancel: &CancellationToken) -> Option<Arc<SessionView>> {
         let progress = Progress { quiet: self.quiet, started: Instant::now() };
         progress.line(&format!("session {}, deadline {} s", running.id, running.limits.deadline_ms / 1_000));
         let mut stream = app.orchestrator.follow(running.id, false).await.ok();
@@ -136,10 +159,7 @@ impl Run {
             }
         };
         let interrupted = async {
-            match &mut interrupt {
-                Some(interrupt) => interrupt.recv().await,
-                None => std::future::pending().await,
-            };
+            cancel.cancelled().await;
             let _ = app.orchestrator.cancel(id, Canceller::Caller).await;
             std::future::pending::<()>().await;
         };
@@ -149,6 +169,27 @@ impl Run {
         }
         running.verdict(None).await
     }
+}
+
+/// What signals ask for.
+#[derive(Default)]
+struct Stop {
+    cancel: CancellationToken,
+    hurry: CancellationToken,
+    terminated: AtomicBool,
+}
+
+/// Hears signals: the first cancels, the second hurries; ends only where signals cannot be heard.
+async fn listen(stop: Arc<Stop>) {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else { return };
+    for token in [&stop.cancel, &stop.hurry] {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => stop.terminated.store(true, Ordering::Release),
+        }
+        token.cancel();
+    }
+    std::future::pending::<()>().await;
 }
 
 async fn next(stream: &mut Option<SessionStream>) -> Option<Followed> {

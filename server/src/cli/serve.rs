@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 use crate::app::{App, Role};
-use crate::cli::explain;
+use crate::cli::failed_to_start;
 use crate::exit;
 use crate::http::{Api, admin_router, router};
 use crate::output::say;
@@ -38,12 +38,14 @@ pub(crate) async fn serve(config: Arc<Config>) -> ExitCode {
             (Ok(api), Ok(admin)) => (api, admin),
             (Err(code), _) | (_, Err(code)) => return code,
         };
-    let app = match App::start(config.clone(), Role::Server).await {
+    let starting = tokio::select! {
+        starting = App::start(config.clone(), Role::Server) => starting,
+        // MCP servers may take seconds to start; whoever wants to stop does not have to wait for them.
+        code = told(&mut term, &mut int) => return ExitCode::from(code),
+    };
+    let app = match starting {
         Ok(app) => app,
-        Err(failed) => {
-            say!("{}", explain(&failed));
-            return ExitCode::from(exit::UNAVAILABLE);
-        }
+        Err(failed) => return failed_to_start(&failed),
     };
     let api = Api {
         orchestrator: app.orchestrator.clone(),

@@ -1,6 +1,7 @@
 //! What is configured: agents with their envelopes, tools, the profile. Read-only and redacted.
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 
 use ambit_config::bounds;
@@ -22,7 +23,8 @@ pub(crate) async fn agents(State(api): State<Api>) -> Json<AgentList> {
     params(("name" = String, Path, description = "Name of the agent")),
     responses((status = 200, description = "The agent", body = AgentObject), (status = 404, description = "No such agent", body = Problem)),
 )]
-pub(crate) async fn agent(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<AgentObject>, Problem> {
+pub(crate) async fn agent(State(api): State<Api>, name: Result<Path<String>, PathRejection>) -> Result<Json<AgentObject>, Problem> {
+    let name = name.map(|Path(name)| name).unwrap_or_default();
     all(&api).into_iter().find(|agent| agent.name == name).map(Json).ok_or_else(|| {
         let name: String = name.chars().take(128).collect();
         Problem::new(Code::AgentNotFound, format!("agent `{name}` does not exist"))

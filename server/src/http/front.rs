@@ -5,12 +5,14 @@ use std::time::Duration;
 use ambit_orchestrator::wall_ms;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
+use tracing::error;
 
 use crate::http::Api;
+use crate::http::deadline::HeaderDeadline;
 use crate::http::problem::{Code, IsProblem, Problem};
 
 /// Longest request id taken over from a caller.
@@ -84,8 +86,9 @@ fn is_port(text: &str) -> bool {
 
 /// Puts the request id into a problem's body, so that whoever sees only the body can quote it.
 async fn with_request_id(response: Response, id: &HeaderValue) -> Response {
-    if response.extensions().get::<IsProblem>().is_none() {
-        return response;
+    let Some(IsProblem { behind }) = response.extensions().get::<IsProblem>() else { return response };
+    if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
+        error!(request_id = id.to_str().unwrap_or_default(), behind, "answered with INTERNAL");
     }
     let (mut parts, body) = response.into_parts();
     let bytes = axum::body::to_bytes(body, PROBLEM_BYTES_MAX).await.unwrap_or_default();
@@ -95,9 +98,9 @@ async fn with_request_id(response: Response, id: &HeaderValue) -> Response {
     Response::from_parts(parts, Body::from(serde_json::to_vec(&problem).unwrap_or_default()))
 }
 
-/// What is left of a request's time for reading its body.
-pub(crate) fn body_time(arrival: Arrival, request: Duration) -> Instant {
-    arrival.at + request
+/// Until when a request's body is read: as long as the whole request may take, or its caller waits.
+pub(crate) fn body_time(arrival: Arrival, request: Duration, caller: Option<HeaderDeadline>) -> Instant {
+    arrival.at + caller.map_or(request, |caller| request.min(Duration::from_millis(caller.ms)))
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub(crate) async fn version(State(api): State<Api>) -> Json<Version> {
 
 /// Prometheus text. On the admin listener only.
 pub(crate) async fn metrics(State(api): State<Api>) -> Response {
-    match api.metrics.text(&api.pools()) {
+    match api.metrics.text(&api.pools(), &api.in_flight()) {
         Ok(text) => ([(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"))], text).into_response(),
         Err(_) => Problem::new(Code::Internal, "the metrics cannot be written").into_response(),
     }

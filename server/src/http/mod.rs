@@ -17,7 +17,7 @@ use std::time::Duration;
 use ambit_config::Config;
 use ambit_orchestrator::Orchestrator;
 use axum::extract::DefaultBodyLimit;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -59,6 +59,12 @@ impl Api {
     fn is_own(&self, origin: &str) -> bool {
         let Some(address) = self.address.get() else { return false };
         origin == address.to_string() || origin == format!("localhost:{}", address.port())
+    }
+
+    /// Every agent with its sessions in flight.
+    fn in_flight(&self) -> Vec<(Arc<str>, usize)> {
+        let running = self.orchestrator.in_flight();
+        self.orchestrator.agents().keys().map(|agent| (agent.clone(), running.get(agent).copied().unwrap_or(0))).collect()
     }
 
     fn pools(&self) -> Vec<Pool> {
@@ -136,12 +142,39 @@ pub(crate) fn admin_router(api: Api) -> Router {
 /// Layers, from the inside out: a panic becomes `INTERNAL`; then what every request passes first.
 fn finish(routes: Router<Api>, api: Api) -> Router {
     routes
-        .fallback(async || Problem::new(Code::NotFound, "no such path; GET /openapi.json lists them").into_response())
+        .fallback(async |uri: Uri| nothing_here(uri.path()).into_response())
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "no such method on this path").into_response())
         .layer(DefaultBodyLimit::max(sessions::BODY_MAX))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(api.clone(), front::front))
         .with_state(api)
+}
+
+/// Paths of the API's contract that are not built yet, and what they are for.
+const NOT_BUILT: [(&str, &str); 9] = [
+    ("/v1/responses", "OpenAI responses are"),
+    ("/v1/chat/completions", "OpenAI chat completions are"),
+    ("/v1/models", "the OpenAI list of models is"),
+    ("/v1/attention", "the list of effects that need a person is"),
+    ("/v1/audit", "the audit log is"),
+    ("/v1/health", "the health of capabilities is"),
+    ("/mcp", "the MCP server is"),
+    ("/console", "the console is"),
+    ("/admin", "administration over HTTP is"),
+];
+/// The same below a session.
+const NOT_BUILT_OF_A_SESSION: [(&str, &str); 3] =
+    [("/approvals", "approvals are"), ("/receipt", "receipts are"), ("/limits", "tightening the limits of a running session is")];
+
+fn nothing_here(path: &str) -> Problem {
+    let below = |part: &str| path.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let known = NOT_BUILT.iter().find(|(part, _)| below(part));
+    let of_a_session = || NOT_BUILT_OF_A_SESSION.iter().find(|(part, _)| path.starts_with("/v1/sessions/") && path.contains(part));
+    let detail = match known.or_else(of_a_session) {
+        Some((_, what)) => format!("{what} not built yet; GET /openapi.json lists what there is"),
+        None => "no such path; GET /openapi.json lists them".to_owned(),
+    };
+    Problem::new(Code::NotFound, detail)
 }
 
 fn panicked(_panic: Box<dyn std::any::Any + Send + 'static>) -> Response {

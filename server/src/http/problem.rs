@@ -186,6 +186,9 @@ pub(crate) struct Problem {
     errors: Vec<FieldError>,
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<String>,
+    /// What only the log says.
+    #[serde(skip)]
+    behind: String,
     error: OpenAiError,
 }
 
@@ -215,16 +218,29 @@ impl Problem {
             cause: None,
             errors: Vec::new(),
             session_id: None,
+            behind: String::new(),
         }
+    }
+
+    /// Keeps what is behind an error for the log.
+    fn because(mut self, failed: &dyn std::error::Error) -> Self {
+        let mut next = Some(failed);
+        while let Some(error) = next {
+            self.behind.push_str(if self.behind.is_empty() { "" } else { ": " });
+            self.behind.push_str(&error.to_string());
+            next = error.source();
+        }
+        self
     }
 
     /// All that is wrong with a request, at once.
     pub(crate) fn invalid(errors: Vec<FieldError>) -> Self {
-        let first = errors.first().map_or_else(String::new, |error| format!("`{}`: {}", error.pointer, error.detail));
+        let place = |error: &FieldError| if error.pointer.is_empty() { String::new() } else { format!("`{}`: ", error.pointer) };
+        let first = errors.first().map_or_else(String::new, |error| format!("{}{}", place(error), error.detail));
         let more = errors.len().saturating_sub(1);
         let detail = if more == 0 { first } else { format!("{first} (and {more} more)") };
         let mut problem = Self::new(Code::InvalidRequest, detail);
-        problem.error.param = errors.first().map(|error| error.pointer.clone());
+        problem.error.param = errors.first().map(|error| error.pointer.clone()).filter(|pointer| !pointer.is_empty());
         problem.errors = errors;
         problem
     }
@@ -301,7 +317,7 @@ impl Problem {
 
     fn of_store(failed: &ambit_store::StoreError) -> Self {
         match failed.kind() {
-            ErrorKind::Internal => Self::new(Code::Internal, "the journal is not as it should be"),
+            ErrorKind::Internal => Self::new(Code::Internal, "the journal is not as it should be").because(failed),
             ErrorKind::Invalid
             | ErrorKind::Unauthenticated
             | ErrorKind::Forbidden
@@ -319,7 +335,7 @@ impl Problem {
         match failed {
             LookupError::NotFound(id) => Self::new(Code::SessionNotFound, format!("session `{id}` does not exist")),
             LookupError::Store(failed) => Self::of_store(failed),
-            LookupError::Unreadable(_) => Self::new(Code::Internal, "the session's journal cannot be understood"),
+            LookupError::Unreadable(wrong) => Self::new(Code::Internal, "the session's journal cannot be understood").because(wrong),
         }
     }
 
@@ -344,10 +360,9 @@ impl Problem {
             }
             (Status::Failed, Reason::StoreLost) => (Code::StoreUnavailable, "the journal could not be written".into()),
             (Status::Failed, Reason::Internal) => (Code::Internal, "the session could not go on; quote the request id".into()),
-            (Status::Incomplete, Reason::Limit(ambit_core::Axis::Deadline)) => (
-                Code::DeadlineExceeded,
-                format!("the deadline of {} ms passed before the first turn was complete", view.limits.deadline_ms),
-            ),
+            (Status::Incomplete, Reason::Limit(ambit_core::Axis::Deadline)) => {
+                (Code::DeadlineExceeded, format!("no turn could be completed within the deadline of {} ms", view.limits.deadline_ms))
+            }
             (Status::Cancelled, Reason::Shutdown) => (Code::ShuttingDown, "the server is shutting down".into()),
             (Status::Completed | Status::Incomplete | Status::Failed | Status::Cancelled, _) => return None,
         };
@@ -385,11 +400,14 @@ impl IntoResponse for Problem {
         let body = serde_json::to_vec(&self).unwrap_or_default();
         // The request id is put in by whoever knows it: the front.
         let mut response = (status, headers, body).into_response();
-        response.extensions_mut().insert(IsProblem);
+        response.extensions_mut().insert(IsProblem { behind: self.behind });
         response
     }
 }
 
 /// Marks a response whose body is a problem.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct IsProblem;
+#[derive(Debug, Clone)]
+pub(crate) struct IsProblem {
+    /// What is behind it, for the log.
+    pub(crate) behind: String,
+}

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use ambit_core::SessionId;
 use ambit_core::session::Canceller;
-use ambit_orchestrator::{EventId, SessionRequest, SessionView};
+use ambit_orchestrator::{EventId, LookupError, SessionRequest, SessionView};
 use ambit_store::{Order, Page};
 use axum::Extension;
 use axum::Json;
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
 use tokio::time::{Instant, timeout_at};
+use tracing::error;
 
 use crate::http::Api;
 use crate::http::body::{self, SessionBody};
@@ -80,7 +82,7 @@ pub(crate) async fn create(
         }
     };
     let preference = prefer(&headers);
-    let body = read_body(&api, &headers, body, arrival).await?;
+    let body = read_body(&headers, body, body_time(arrival, api.request, header_deadline)).await?;
     let streams = body.stream || accepts_stream(&headers);
     let background = !streams && (body.background || preference.respond_async);
     let continues = body.continues.unwrap_or(background);
@@ -138,6 +140,10 @@ fn at_the_door(api: &Api, headers: &HeaderMap, arrival: Arrival) -> Result<Optio
         api.metrics.shed("overloaded");
         return Err(Problem::overloaded(api.max_in_flight));
     }
+    if headers.contains_key("idempotency-key") {
+        let detail = "idempotency keys for sessions are not built yet; without one, a retry starts another session";
+        return Err(Problem::invalid(vec![FieldError { detail: detail.into(), pointer: "idempotency-key".into() }]));
+    }
     of_headers(headers, arrival.wall_ms)
 }
 
@@ -152,11 +158,11 @@ fn at_the_door(api: &Api, headers: &HeaderMap, arrival: Arrival) -> Result<Optio
 )]
 pub(crate) async fn get(
     State(api): State<Api>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let id = session_id(&id)?;
+    let id = session_id(id)?;
     let include = include(query.as_deref())?;
     if let Some(wait) = prefer(&headers).wait {
         api.orchestrator.wait(id, Instant::now() + wait.min(WAIT_MAX)).await;
@@ -183,8 +189,12 @@ pub(crate) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> R
     let mut data = Vec::with_capacity(found.rows.len());
     let (first, last) = (found.rows.first().map(|row| row.id.to_string()), found.rows.last().map(|row| row.id.to_string()));
     for row in &found.rows {
-        let view = api.orchestrator.view(row.id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
-        data.push(SessionObject::of(&view, Include::default()));
+        match api.orchestrator.view(row.id, false).await {
+            Ok(view) => data.push(SessionObject::of(&view, Include::default())),
+            // One damaged journal must not hide the others; asking for that session alone says what is wrong.
+            Err(LookupError::Unreadable(wrong)) => error!(session = %row.id, error = %wrong, "left out of a list"),
+            Err(failed) => return Err(Problem::of_lookup(&failed)),
+        }
     }
     Ok(Json(SessionList { object: "list", data, first_id: first, last_id: last, has_more: found.has_more }))
 }
@@ -201,17 +211,21 @@ pub(crate) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> R
 )]
 pub(crate) async fn events(
     State(api): State<Api>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let id = session_id(&id)?;
+    let id = session_id(id)?;
     let mut settlement = false;
+    let mut source = "last-event-id";
     let mut after = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
     let mut errors = Vec::new();
     for (key, value) in pairs(query.as_deref().unwrap_or_default()) {
         match key.as_str() {
-            "starting_after" => after = Some(value),
+            "starting_after" => {
+                source = "starting_after";
+                after = Some(value);
+            }
             "settlement" if value == "true" || value == "false" => settlement = value == "true",
             "settlement" => errors.push(FieldError { detail: "expected true or false".into(), pointer: key }),
             _ => errors.push(FieldError { detail: "unknown parameter; there are starting_after and settlement".into(), pointer: key }),
@@ -221,7 +235,7 @@ pub(crate) async fn events(
         None => EventId::default(),
         Some(Ok(after)) => after,
         Some(Err(_)) => {
-            errors.push(FieldError { detail: "expected the id of an event, like 12 or 12.3".into(), pointer: "starting_after".into() });
+            errors.push(FieldError { detail: "expected the id of an event, like 12 or 12.3".into(), pointer: source.into() });
             EventId::default()
         }
     };
@@ -242,8 +256,8 @@ pub(crate) async fn events(
     params(("id" = String, Path, description = "`ses_<ULID>`")),
     responses((status = 200, description = "The session", body = SessionObject), (status = 404, description = "SESSION_NOT_FOUND", body = Problem)),
 )]
-pub(crate) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let id = session_id(&id)?;
+pub(crate) async fn cancel(State(api): State<Api>, id: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
+    let id = session_id(id)?;
     api.orchestrator.cancel(id, Canceller::Caller).await.map_err(|failed| Problem::of_lookup(&failed))?;
     api.orchestrator.wait(id, Instant::now() + CANCEL_WAIT).await;
     let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
@@ -251,15 +265,13 @@ pub(crate) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Re
 }
 
 /// Reads and reads over: at most [`BODY_MAX`] bytes are kept.
-async fn read_body(api: &Api, headers: &HeaderMap, body: Body, arrival: Arrival) -> Result<SessionBody, Problem> {
+async fn read_body(headers: &HeaderMap, body: Body, until: Instant) -> Result<SessionBody, Problem> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
         discard(body).await;
         return Err(Problem::new(Code::UnsupportedMediaType, "send Content-Type: application/json"));
     }
-    // A slow body is read at most as long as the whole request may take.
-    let until = body_time(arrival, api.request);
     let mut chunks = body.into_data_stream();
     let mut bytes = Vec::new();
     loop {
@@ -379,7 +391,9 @@ fn prefer(headers: &HeaderMap) -> Preference {
     preference
 }
 
-fn session_id(text: &str) -> Result<SessionId, Problem> {
+fn session_id(path: Result<Path<String>, PathRejection>) -> Result<SessionId, Problem> {
+    // Bytes that are no text are no id either.
+    let text = path.map(|Path(text)| text).unwrap_or_default();
     text.parse().map_err(|_| {
         let text: String = text.chars().take(64).collect();
         Problem::new(Code::SessionNotFound, format!("`{text}` is no session: ids look like ses_ and 26 characters"))

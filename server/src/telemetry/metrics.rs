@@ -3,7 +3,7 @@
 //! Labels come from configuration and fixed sets only, never from sessions, users, arguments or text.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ambit_core::signal::{DependencyKind, RetryRefusal, Signal, Timer};
@@ -276,13 +276,12 @@ impl Metrics {
     /// Projects one signal.
     pub(crate) fn count(&self, signal: &Signal) {
         match signal {
-            Signal::SessionStarted { agent } => self.in_flight.with_label_values(&[agent]).inc(),
+            // What is in flight is looked up when it is asked for: a gauge that is counted drifts.
+            Signal::SessionStarted { .. } => {}
             Signal::SessionResumed { agent } => {
-                self.in_flight.with_label_values(&[agent]).inc();
                 self.resumed.with_label_values(&[agent]).inc();
             }
             Signal::SessionEnded { agent, status, reason, duration, overhead, overrun, model_calls, tool_calls, remaining } => {
-                self.in_flight.with_label_values(&[agent]).dec();
                 self.sessions.with_label_values(&[agent, status.as_str(), reason.as_str()]).inc();
                 self.session_duration.with_label_values(&[agent, status.as_str()]).observe(duration.as_secs_f64());
                 self.overhead.with_label_values(&[agent]).observe(overhead.as_secs_f64());
@@ -372,7 +371,10 @@ impl Metrics {
     }
 
     /// The text of `/metrics`, with the bulkheads as they are now.
-    pub(crate) fn text(&self, pools: &[Pool]) -> Result<String, prometheus::Error> {
+    pub(crate) fn text(&self, pools: &[Pool], in_flight: &[(Arc<str>, usize)]) -> Result<String, prometheus::Error> {
+        for (agent, count) in in_flight {
+            self.in_flight.with_label_values(&[agent]).set(int(*count));
+        }
         for pool in pools {
             for (state, count) in [("limit", pool.limit), ("in_use", pool.in_use), ("sleeping", pool.sleeping)] {
                 self.permits.with_label_values(&[pool.name.as_str(), state]).set(int(count));

@@ -45,6 +45,39 @@ async fn requests_that_cannot_be_understood() {
     house.close().await;
 }
 
+/// Limits that leave no room for a single call: the session ends with its first record, and is closed and told all the same.
+#[tokio::test]
+async fn limits_that_allow_nothing() {
+    let house = Setup::new("ok").serve().await;
+    for (limits, status) in [(json!({"total_tokens": 1}), 200), (json!({"deadline_ms": 1}), 504), (json!({"deadline_ms": 200}), 504)] {
+        let mut body = House::request("hi");
+        body["limits"] = limits.clone();
+        let answer = house.api.run(&body).await;
+        assert_eq!(answer.status, status, "{limits}: {}", answer.text());
+        body["background"] = json!(true);
+        let accepted = house.api.run(&body).await;
+        if accepted.status == 202 {
+            let id = accepted.json()["id"].as_str().unwrap().to_owned();
+            let text = house.api.get(&format!("/v1/sessions/{id}/events?settlement=true")).await.text();
+            assert!(text.contains("event: settlement.settled"), "{text}");
+        }
+    }
+    let running = house.api.get("/v1/sessions?status=running").await;
+    assert_eq!(running.json()["data"], json!([]), "{}", running.text());
+    assert_eq!(house.provider.calls(), 0);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn an_idempotency_key_is_refused_rather_than_ignored() {
+    let house = Setup::new("ok").serve().await;
+    let request = house.api.request(Method::POST, "/v1/sessions").header("idempotency-key", "k1").json(&House::request("hi"));
+    let problem = house.api.send(request).await.assert_problem(400, "INVALID_REQUEST");
+    assert_eq!(problem["errors"][0]["pointer"], "idempotency-key", "{problem:#}");
+    assert_eq!(house.provider.calls(), 0);
+    house.close().await;
+}
+
 #[tokio::test]
 async fn everything_wrong_is_said_at_once() {
     let house = Setup::new("ok").serve().await;
@@ -101,8 +134,16 @@ async fn sessions_and_paths_that_are_not_there() {
 #[tokio::test]
 async fn what_is_not_built_is_absent_and_says_so() {
     let house = Setup::new("ok").serve().await;
-    for path in ["/v1/responses", "/v1/chat/completions", "/mcp", "/v1/attention", "/v1/audit"] {
-        house.api.send(house.api.request(Method::POST, path).json(&json!({}))).await.assert_problem(404, "NOT_FOUND");
+    for path in [
+        "/v1/responses",
+        "/v1/sessions/ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T/receipt",
+        "/v1/chat/completions",
+        "/mcp",
+        "/v1/attention",
+        "/v1/audit",
+    ] {
+        let problem = house.api.send(house.api.request(Method::POST, path).json(&json!({}))).await.assert_problem(404, "NOT_FOUND");
+        assert!(problem["detail"].as_str().unwrap().contains("not built yet"), "{path}: {problem:#}");
     }
     house.close().await;
 }

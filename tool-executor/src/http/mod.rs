@@ -30,7 +30,7 @@ use crate::wall;
 /// Redirects that one attempt follows; each is judged like the first address.
 const REDIRECTS_MAX: u32 = 5;
 /// Unused connections that are kept for one host.
-const POOL_PER_HOST_MAX: usize = 16;
+const POOL_PER_HOST_MAX: usize = 256;
 
 /// How requests of tools go out. Shared by all.
 #[derive(Debug)]
