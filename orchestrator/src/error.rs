@@ -63,6 +63,9 @@ pub enum StartError {
     /// The journal could not be written.
     #[error("the session could not be recorded")]
     Store(#[source] StoreError),
+    /// Our own fault: starting it was broken off.
+    #[error("starting the session was broken off")]
+    Interrupted,
     /// Our own fault: the configuration names a chain that is not there.
     #[error("chain `{chain}` of agent `{agent}` does not exist")]
     NoChain {
@@ -86,7 +89,7 @@ impl StartError {
             Self::Saturated(_) | Self::Overloaded { .. } => ErrorKind::LimitReached,
             Self::ShuttingDown => ErrorKind::Unavailable,
             Self::Store(error) => error.kind(),
-            Self::NoChain { .. } => ErrorKind::Internal,
+            Self::NoChain { .. } | Self::Interrupted => ErrorKind::Internal,
         }
     }
 
@@ -100,7 +103,7 @@ impl StartError {
             | Self::PromptTooLarge { .. }
             | Self::ContextTooLong { .. }
             | Self::DeadlineExceeded => Origin::Caller,
-            Self::Saturated(_) | Self::Overloaded { .. } | Self::ShuttingDown | Self::NoChain { .. } => Origin::Us,
+            Self::Saturated(_) | Self::Overloaded { .. } | Self::ShuttingDown | Self::Interrupted | Self::NoChain { .. } => Origin::Us,
             Self::Store(_) => Origin::Store,
         }
     }

@@ -42,6 +42,8 @@ const TAKE_OVER_EVERY: Duration = Duration::from_secs(2);
 const TOOLS_EVERY: Duration = Duration::from_secs(5);
 /// Most sessions taken over at once; the rest follows at the next look.
 const TAKE_OVER_MAX: NonZeroU32 = NonZeroU32::MIN.saturating_add(31);
+/// Longest that ending the background tasks may take: each looks at the stop sign between two waits.
+const BACKGROUND_PATIENCE: Duration = Duration::from_secs(10);
 /// Wait after the inbox could not be read.
 const INBOX_BACK_OFF: Duration = Duration::from_secs(1);
 
@@ -228,8 +230,15 @@ impl Orchestrator {
     /// See [`StartError`]; nothing was journalled or sent then.
     ///
     /// # Cancel safety
-    /// Dropped before the journal answered, the session may exist without a task; it is taken over once its lease is out.
+    /// Dropped before the journal answered, the session may run without anybody who waits, to its own end.
     pub async fn start(&self, request: SessionRequest) -> Result<Running, StartError> {
+        let this = self.clone();
+        let starting = self.inner.tasks.spawn(async move { Box::pin(this.let_in(request)).await });
+        starting.await.unwrap_or(Err(StartError::Interrupted))
+    }
+
+    /// Once a record is in the journal its session has a task, also if whoever asked for it has gone meanwhile.
+    async fn let_in(self, request: SessionRequest) -> Result<Running, StartError> {
         let shared = &self.inner.shared;
         if !self.is_ready() {
             return Err(StartError::ShuttingDown);
@@ -289,6 +298,9 @@ impl Orchestrator {
         let (progress, commands) = Progress::start(started.clone(), at);
         let record =
             Record { seq: 1, kind: RecordKind::Event, at_ms: at, body: record::write(&*started), fingerprint: fingerprint(&commands) };
+        if !self.is_ready() {
+            return Err(StartError::ShuttingDown);
+        }
         let need = if request.durable { Need::Durable } else { Need::Applied };
         let verdict_now = progress.verdict().copied();
         let lease = shared
@@ -423,7 +435,7 @@ impl Orchestrator {
         }
         let _ = tokio::time::timeout(patience.min(Duration::from_secs(5)), self.inner.tasks.wait()).await;
         self.inner.background.close();
-        self.inner.background.wait().await;
+        let _ = tokio::time::timeout(BACKGROUND_PATIENCE, self.inner.background.wait()).await;
     }
 
     fn equip(&self, agent: &Arc<Agent>, request: &SessionRequest) -> Result<Equipment, StartError> {
@@ -466,7 +478,7 @@ impl Orchestrator {
         let (tell, verdict) = watch::channel(None);
         let (id, agent, session, first) = make(shared.clone(), marker, (mail.clone(), mailbox), tell);
         shared.timeline.live.insert(id, Handle { agent, mail: mail.clone(), verdict: verdict.clone() });
-        let gone = Gone { shared, id };
+        let gone = Gone { shared, id, mail: mail.clone() };
         self.inner.tasks.spawn(async move {
             let _gone = gone;
             match first {
@@ -519,7 +531,11 @@ impl Orchestrator {
         let store = &self.inner.shared.store;
         let id = lease.session;
         // Waits for a place like everybody; the lease is renewed meanwhile.
-        let Ok(place) = self.inner.in_flight.clone().acquire_owned().await else { return };
+        let place = tokio::select! {
+            place = self.inner.in_flight.clone().acquire_owned() => place,
+            () = self.inner.stop.cancelled() => return,
+        };
+        let Ok(place) = place else { return };
         let rebuilt = match rebuild(store, id).await {
             Ok(rebuilt) => rebuilt,
             Err(failed) => {
@@ -527,7 +543,14 @@ impl Orchestrator {
                 return;
             }
         };
-        let Ok(texts) = texts(store, id).await else { return };
+        let texts = match texts(store, id).await {
+            Ok(texts) => texts,
+            Err(failed) => {
+                error!(session = %id, error = %causes(&failed), "a session without an owner cannot be rebuilt now");
+                self.inner.shared.timeline.live.lose(lease);
+                return;
+            }
+        };
         let Rebuilt { progress, around, seq, agrees, .. } = rebuilt;
         let started = progress.machine.started().clone();
         let agent = self.inner.shared.agents.get(&started.agent);
@@ -579,12 +602,24 @@ impl Orchestrator {
             };
             match messages {
                 Ok(messages) => {
+                    let mut all_told = true;
                     for message in messages {
-                        let Some(handle) = self.inner.shared.timeline.live.find(message.session) else { continue };
-                        if let Ok(Event::Cancelled { by }) = record::read_event(0, &message.body) {
-                            // A full mailbox leaves the message in the store for the next owner.
-                            let _ = handle.mail.try_send(Mail::Cancel { by, heard: Some(message.id) });
+                        let Ok(Event::Cancelled { by }) = record::read_event(0, &message.body) else { continue };
+                        let told = self
+                            .inner
+                            .shared
+                            .timeline
+                            .live
+                            .find(message.session)
+                            .is_some_and(|handle| handle.mail.try_send(Mail::Cancel { by, heard: Some(message.id) }).is_ok());
+                        if !told {
+                            // Its session is not up yet, or has its hands full: the next look brings it again.
+                            self.inner.shared.store.inbox_return(&message);
+                            all_told = false;
                         }
+                    }
+                    if !all_told {
+                        sleep(INBOX_BACK_OFF).await;
                     }
                 }
                 Err(failed) => {
@@ -606,11 +641,12 @@ enum First {
 struct Gone {
     shared: Arc<Shared>,
     id: SessionId,
+    mail: mpsc::Sender<Mail>,
 }
 
 impl Drop for Gone {
     fn drop(&mut self) {
-        self.shared.timeline.live.remove(self.id);
+        self.shared.timeline.live.remove(self.id, &self.mail);
     }
 }
 

@@ -73,9 +73,10 @@ impl Progress {
 
     /// Hears one event.
     pub fn hear(&mut self, event: Event, at: u64) -> (Heard, Vec<Command>) {
-        self.tally.heard(&event, at);
-        let (heard, commands) = self.machine.handle(event, at);
+        let (heard, commands) = self.machine.handle(event.clone(), at);
+        // Only what is journalled is counted, so that a replay counts the same.
         if heard == Heard::Applied {
+            self.tally.heard(&event, at);
             self.tally.issued(&commands, at);
         }
         (heard, commands)

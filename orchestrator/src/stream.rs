@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ambit_core::session::{Command, Event, Heard};
-use ambit_core::{Axis, Digest, Limits, Settlement, Step};
+use ambit_core::{Axis, Body, Digest, Limits, Settlement, Step};
 use serde_json::{Value, json};
 
 use crate::progress::Progress;
@@ -181,6 +181,8 @@ impl Projection {
 
     fn note(&mut self, events: &mut Vec<StreamEvent>, record: &Record, note: Note) {
         match note {
+            // Behind a piece that was lost nothing is shown: the whole turn brings the rest.
+            Note::Text { step, offset, .. } if offset != self.shown_of(step) => {}
             Note::Text { step, offset, bytes, digest } => {
                 self.shown = (step, offset + bytes);
                 self.push(events, record, "output_text.delta", Payload::Text { step, digest, from: 0 });
@@ -205,18 +207,15 @@ impl Projection {
     fn fact(&mut self, events: &mut Vec<StreamEvent>, record: &Record, event: &Event) {
         match event {
             Event::ModelReplied { step, attempts, reply } => {
-                let shown = self.shown_of(*step);
-                if let Some(text) = reply.text.filter(|text| u64::from(text.bytes) > shown) {
-                    let from = usize::try_from(shown).unwrap_or(usize::MAX);
-                    self.push(events, record, "output_text.delta", Payload::Text { step: *step, digest: text.digest, from });
-                }
+                self.rest(events, record, *step, reply.text);
                 let tokens = attempts.iter().map(ambit_core::AttemptRecord::tokens).sum::<u64>();
                 let calls = reply.calls.len();
                 let said = json!({"step": step, "finish": reply.finish, "calls": calls, "attempts": attempts.len(), "tokens": tokens});
                 self.push(events, record, "model.finished", Payload::Value(said));
                 self.refused(events, record);
             }
-            Event::ModelFailed { step, attempts, fault, .. } => {
+            Event::ModelFailed { step, attempts, fault, partial } => {
+                self.rest(events, record, *step, *partial);
                 let said = json!({"step": step, "fault": fault, "attempts": attempts.len()});
                 self.push(events, record, "model.finished", Payload::Value(said));
             }
@@ -243,6 +242,15 @@ impl Projection {
             | Event::LimitsTightened { .. }
             | Event::Woke
             | Event::Resumed => {}
+        }
+    }
+
+    /// What of a text was not shown in pieces.
+    fn rest(&self, events: &mut Vec<StreamEvent>, record: &Record, step: Step, text: Option<Body>) {
+        let shown = self.shown_of(step);
+        if let Some(text) = text.filter(|text| u64::from(text.bytes) > shown) {
+            let from = usize::try_from(shown).unwrap_or(usize::MAX);
+            self.push(events, record, "output_text.delta", Payload::Text { step, digest: text.digest, from });
         }
     }
 

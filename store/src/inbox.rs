@@ -76,6 +76,11 @@ impl Inbox {
 }
 
 impl Store {
+    /// Gives back a message that could not be told: it is handed out again.
+    pub fn inbox_return(&self, message: &Message) {
+        self.inner.inbox.handed_out.lock().unwrap_or_else(PoisonError::into_inner).remove(&(message.id, message.epoch));
+    }
+
     /// Puts a message for a session, whoever owns it. A `Durable` one survives a loss of power: ask for that before
     /// answering 202.
     ///

@@ -456,7 +456,11 @@ impl Machine {
             Canceller::Caller | Canceller::Operator | Canceller::Disconnect => (Status::Cancelled, Reason::Cancelled),
             Canceller::Shutdown => (Status::Cancelled, Reason::Shutdown),
             Canceller::StoreLost => (Status::Failed, Reason::StoreLost),
-            Canceller::Recovery => (Status::Failed, Reason::Internal),
+            Canceller::Recovery => {
+                // Whatever was out died with its process.
+                self.forget(|_| true);
+                (Status::Failed, Reason::Internal)
+            }
         };
         self.conclude(status, reason, None, at, commands);
         Heard::Applied

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ambit_core::session::Canceller;
-use ambit_core::signal::{Signal, SignalSink, Subject};
+use ambit_core::signal::{DependencyKind, Signal, SignalSink, Subject};
 use ambit_core::{AttemptKind, SessionId, Step};
 use ambit_store::{Lease, MessageId};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -48,8 +48,12 @@ impl Live {
         self.lock().insert(id, handle);
     }
 
-    pub(crate) fn remove(&self, id: SessionId) {
-        self.lock().remove(&id);
+    /// Takes a session off the list, unless the place is a successor's by now.
+    pub(crate) fn remove(&self, id: SessionId, mail: &mpsc::Sender<Mail>) {
+        let mut sessions = self.lock();
+        if sessions.get(&id).is_some_and(|handle| handle.mail.same_channel(mail)) {
+            sessions.remove(&id);
+        }
     }
 
     pub(crate) fn find(&self, id: SessionId) -> Option<Handle> {
@@ -112,7 +116,7 @@ impl Timeline {
 impl SignalSink for Timeline {
     fn emit(&self, subject: Subject, signal: &Signal) {
         self.next.emit(subject, signal);
-        let Signal::AttemptFinished { target, attempt, code, .. } = signal else { return };
+        let Signal::AttemptFinished { kind: DependencyKind::Model, target, attempt, code, .. } = signal else { return };
         let (Some(session), Some(step)) = (subject.session, subject.step) else { return };
         if **code == *"ok" || **code == *"cancelled" {
             return;

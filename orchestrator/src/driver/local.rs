@@ -12,7 +12,7 @@ use ambit_core::session::{
     Canceller, Command, Decision, Event, Finding, FinishReason, Heard, ModelFault, PreparedCall, Reply, TurnCall, fingerprint,
 };
 use ambit_core::signal::{Signal, Subject};
-use ambit_core::{Axis, Gate, Reason, SessionId, Step, ToolCode, ToolResult, Verdict};
+use ambit_core::{Axis, Gate, Reason, SessionId, Status, Step, ToolCode, ToolResult, Verdict};
 use ambit_model_gateway::{Admission, ModelOutcome, Turn};
 use ambit_store::{Append, Content, Lease, MessageId, Need, Record, RecordKind, RowUpdate, StoreError};
 use ambit_tool_executor::ToolOutcome;
@@ -21,8 +21,8 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, warn};
 
-use crate::clock::{SessionClock, wall_ms};
-use crate::content::Texts;
+use crate::clock::SessionClock;
+use crate::content::{Texts, body_of, digest_of};
 use crate::driver::live::Mail;
 use crate::driver::steps::{Answer, Done, ModelStep, ToolStep};
 use crate::driver::{Equipment, Shared};
@@ -149,6 +149,8 @@ impl Session {
                 }
             }
         }
+        // Nobody reads the mail any more: who writes is told, and turns to the store's inbox.
+        self.mailbox.close();
         self.drop_reads();
         // A write that was sent runs to its own end, whoever owns the session by then.
         while self.steps.join_next().await.is_some() {}
@@ -202,10 +204,12 @@ impl Session {
                 let _ = go.send(may);
             }
             Mail::Text { step, offset, text } => {
-                let piece = self.texts.add(&text);
-                self.note(&Note::Text { step, offset, bytes: piece.bytes.into(), digest: piece.digest });
+                // The piece goes with its note and may be lost with it; what the turn says in the end is kept by itself.
+                let piece = body_of(&text);
+                let note = Note::Text { step, offset, bytes: piece.bytes.into(), digest: piece.digest };
+                self.note(&note, vec![Content { digest: piece.digest, text: text.into() }]);
             }
-            Mail::Note(note) => self.note(&note),
+            Mail::Note(note) => self.note(&note, Vec::new()),
         }
     }
 
@@ -250,18 +254,22 @@ impl Session {
     async fn heard(&mut self, event: Event, message: Option<MessageId>) -> Heard {
         let at = self.clock.now().max(self.progress.tally.last_at);
         let body = record::write(&event);
+        let name = event.name();
         let need = self.need(&event);
         let had_verdict = self.progress.verdict().is_some();
         let replied = matches!(event, Event::ModelReplied { .. });
         let (heard, commands) = self.progress.hear(event, at);
         if heard == Heard::Invalid {
-            error!(session = %self.id, phase = self.progress.machine.phase(), event = body, "an event that nobody asked for");
+            error!(session = %self.id, phase = self.progress.machine.phase(), event = name, "an event that nobody asked for");
         }
         if heard != Heard::Applied {
             if let Some(message) = message {
                 self.write(Append { heard: vec![message], ..Append::default() }, Need::Applied).await;
             }
             return heard;
+        }
+        if self.progress.machine.is_closed() {
+            self.around.closed_ms = Some(self.progress.machine.started().wall_ms.saturating_add(at));
         }
         self.seq += 1;
         let record = Record { seq: self.seq, kind: RecordKind::Event, at_ms: at, body, fingerprint: fingerprint(&commands) };
@@ -277,7 +285,7 @@ impl Session {
             self.shown(&commands, looping, fell.as_ref());
             self.execute(commands);
         } else {
-            self.journal_lost();
+            self.journal_lost(had_verdict);
         }
         heard
     }
@@ -300,19 +308,24 @@ impl Session {
 
     /// The journal is gone: nothing new is started, and whoever waits is told. The session itself is taken up again by
     /// replay, from the last record that was written, as soon as there is a journal again.
-    fn journal_lost(&mut self) {
+    fn journal_lost(&mut self, had_verdict: bool) {
         let taken_over = std::mem::replace(&mut self.lost, true);
         if !taken_over {
             self.shared.timeline.live.lose(self.lease.clone());
         }
         self.drop_reads();
-        if self.progress.verdict().is_none() {
-            let _ = self.progress.hear(Event::Cancelled { by: Canceller::StoreLost }, self.clock.now());
+        // What was not written did not happen: a verdict that came with this event will be another one after the replay.
+        // Whoever has taken the session over tells how it ends, and a verdict told before stands.
+        if taken_over || had_verdict {
+            return;
         }
-        if !taken_over && let Some(verdict) = self.progress.verdict().copied() {
-            self.ended(&verdict);
-        }
-        self.publish();
+        let _ = self.progress.hear(Event::Cancelled { by: Canceller::StoreLost }, self.clock.now());
+        let lost = Verdict { status: Status::Failed, reason: Reason::StoreLost, answer: None, cause: None, untouched: false };
+        self.ended(&lost);
+        let mut view = SessionView::of(&self.progress, &self.texts, &self.around, self.clock.now());
+        (view.status, view.verdict, view.output_text) = (lost.status.as_str(), Some(lost), None);
+        self.place = None;
+        self.verdict.send_replace(Some(Arc::new(view)));
     }
 
     /// What changes in the session's row with this event.
@@ -366,7 +379,6 @@ impl Session {
             self.publish();
         }
         if self.progress.machine.is_closed() {
-            self.around.closed_ms = Some(wall_ms());
             let settlement = self.progress.machine.settlement();
             self.emit(&Signal::SessionSettled { agent: self.equipment.agent.name.clone(), settlement });
         }
@@ -400,7 +412,7 @@ impl Session {
         let (machine, now) = (&self.progress.machine, Instant::now());
         let (limits, spent) = (machine.limits(), machine.spent());
         let duration = now.saturating_duration_since(self.began);
-        let elapsed = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let elapsed = self.clock.now();
         self.emit(&Signal::SessionEnded {
             agent: self.equipment.agent.name.clone(),
             status: verdict.status,
@@ -432,12 +444,11 @@ impl Session {
         Subject { session: Some(self.id), step }
     }
 
-    /// Appends a note; nobody waits for it. Its text, if any, goes into the content with the next event.
-    fn note(&mut self, note: &Note) {
+    /// Appends a note and the texts that only it refers to; nobody waits for it.
+    fn note(&mut self, note: &Note, contents: Vec<Content>) {
         let at = self.clock.now().max(self.progress.tally.last_at);
         self.seq += 1;
         let record = Record { seq: self.seq, kind: RecordKind::Note, at_ms: at, body: record::write(note), fingerprint: 0 };
-        let contents = self.texts.take_fresh().into_iter().map(|(digest, text)| Content { digest, text }).collect();
         let _ = self.shared.store.note(&self.lease, record, contents);
     }
 
@@ -509,7 +520,7 @@ impl Session {
         let (agent, capability) = (self.equipment.agent.name.clone(), Arc::<str>::from("context"));
         let (mode, reason) = ("shortened", "older tool outputs were cut to make room");
         self.emit(&Signal::SessionDegraded { agent, capability: capability.clone(), mode, reason });
-        self.note(&Note::Degraded { capability, mode: mode.into(), reason: reason.into() });
+        self.note(&Note::Degraded { capability, mode: mode.into(), reason: reason.into() }, Vec::new());
     }
 
     fn ready(&mut self, event: Event) {
@@ -524,8 +535,8 @@ impl Session {
             Err(failure) => {
                 warn!(session = %self.id, %step, code = &*failure.code, status = failure.status, "a model call brought no turn");
                 let words: String = failure.detail.chars().take(FAILURE_CHARS).collect();
-                let digest = self.texts.add(&words).digest;
-                self.note(&Note::Failure { step, digest });
+                let digest = digest_of(&words);
+                self.note(&Note::Failure { step, digest }, vec![Content { digest, text: words.into() }]);
                 self.around.failure = Some(Arc::new(crate::view::FailureView {
                     code: failure.code,
                     detail: failure.detail,

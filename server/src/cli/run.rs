@@ -215,7 +215,7 @@ fn refusal_code(refused: &StartError) -> u8 {
         | StartError::LimitsTooHigh(_)
         | StartError::PromptTooLarge { .. }
         | StartError::ContextTooLong { .. } => exit::USAGE,
-        StartError::NoChain { .. } => exit::FAILURE,
+        StartError::NoChain { .. } | StartError::Interrupted => exit::FAILURE,
     }
 }
 

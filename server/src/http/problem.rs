@@ -311,7 +311,9 @@ impl Problem {
             StartError::Overloaded { max } => Self::overloaded(*max),
             StartError::ShuttingDown => Self::shutting_down(),
             StartError::Store(failed) => Self::of_store(failed),
-            StartError::NoChain { .. } => Self::new(Code::Internal, "the agent's chain does not exist"),
+            StartError::NoChain { .. } | StartError::Interrupted => {
+                Self::new(Code::Internal, "the session could not be started").because(failed)
+            }
         }
     }
 

@@ -85,8 +85,10 @@ pub(crate) async fn create(
     let body = read_body(&headers, body, body_time(arrival, api.request, header_deadline)).await?;
     let streams = body.stream || accepts_stream(&headers);
     let background = !streams && (body.background || preference.respond_async);
+    // Whoever may be answered 202 may follow later, and relies on it.
+    let leaves = background || (!streams && preference.wait.is_some());
     let continues = body.continues.unwrap_or(background);
-    let request = request(body, arrival, header_deadline, streams || background, background);
+    let request = request(body, arrival, header_deadline, streams || leaves, leaves);
     let mut running = api.orchestrator.start(request).await.map_err(|failed| Problem::of_start(&failed))?;
     let guard = (!continues).then(|| running.cancel_on_drop());
     let due = arrival.at + Duration::from_millis(running.limits.deadline_ms);

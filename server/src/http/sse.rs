@@ -14,14 +14,18 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout_at};
-use tracing::error;
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::{error, warn};
 
 use crate::http::types::{Include, SessionObject, rfc3339};
 use crate::telemetry::metrics::StreamGuard;
 
 /// Between two signs of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Times that a stream is read again after a failure.
+const READ_FAILURES_MAX: u32 = 8;
+/// Wait before that.
+const READ_AGAIN: Duration = Duration::from_millis(250);
 /// How long after the deadline a stream may still say something.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -43,6 +47,7 @@ struct State {
     events: Events,
     pending: VecDeque<Bytes>,
     over: bool,
+    failures: u32,
 }
 
 impl Events {
@@ -50,7 +55,7 @@ impl Events {
     pub(crate) fn into_response(self) -> Response {
         let session = HeaderValue::from_str(&self.session.to_string());
         // A comment first: proxies and clients see the stream open before the model has said anything.
-        let state = State { events: self, pending: VecDeque::from([Bytes::from_static(b": open\n")]), over: false };
+        let state = State { events: self, pending: VecDeque::from([Bytes::from_static(b": open\n")]), over: false, failures: 0 };
         let body = Body::from_stream(stream::unfold(state, |mut state| async move {
             let bytes = state.next().await?;
             Some((Ok::<_, std::convert::Infallible>(bytes), state))
@@ -98,6 +103,11 @@ impl State {
                     self.pending.push_back(write(&event, self.events.session));
                 }
                 Ok(Ok(None)) => self.end("failed", "store_lost"),
+                Ok(Err(failed)) if self.failures < READ_FAILURES_MAX => {
+                    self.failures += 1;
+                    warn!(session = %self.events.session, error = %failed, "a stream cannot be read; trying again");
+                    sleep(READ_AGAIN).await;
+                }
                 Ok(Err(failed)) => {
                     error!(session = %self.events.session, error = %failed, "a stream cannot go on");
                     self.end("failed", "store_lost");
@@ -109,6 +119,10 @@ impl State {
     /// The terminal event of a stream whose session cannot be read to its end.
     fn end(&mut self, status: &str, reason: &str) {
         self.over = true;
+        if let Some(guard) = self.events.guard.take() {
+            // The session is fine; it is its stream that cannot be read.
+            guard.disarm();
+        }
         let data = json!({"type": format!("session.{status}"), "session_id": self.events.session.to_string(), "data": {"status": status, "reason": reason}});
         self.pending.push_back(Bytes::from(format!("event: session.{status}\ndata: {data}\n\n")));
     }
