@@ -25,7 +25,7 @@ use crate::http::deadline::{HeaderDeadline, of_headers};
 use crate::http::front::{Arrival, body_time};
 use crate::http::problem::{Code, FieldError, Problem};
 use crate::http::sse::Events;
-use crate::http::types::{Include, SessionList, SessionObject};
+use crate::http::types::{Include, SessionList, SessionObject, SessionRequestDoc};
 
 /// Largest body of a request, bytes.
 pub(crate) const BODY_MAX: usize = 256 << 10;
@@ -55,7 +55,7 @@ struct Preference {
 /// respond-async` (or `"background": true`) answers 202 at once, `Prefer: wait=N` after N seconds.
 #[utoipa::path(
     post, path = "/v1/sessions", tag = "sessions",
-    request_body(content = Object, description = "agent, input, limits, tools, on_limit, metadata, stream, background, on_disconnect"),
+    request_body = SessionRequestDoc,
     responses(
         (status = 200, description = "The session with its verdict, or its events", body = SessionObject),
         (status = 202, description = "The session goes on; see Location", body = SessionObject),
