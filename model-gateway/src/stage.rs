@@ -72,6 +72,12 @@ impl<'a> Stage<'a> {
         self.lock().bills.get(index).copied().unwrap_or(Bill::Unknown)
     }
 
+    /// The text that was passed on.
+    pub(crate) fn passed(&self) -> Option<String> {
+        let state = self.lock();
+        (!state.passed.is_empty()).then(|| state.passed.clone())
+    }
+
     /// The text that arrived before the last leg broke off: what was passed on, else what was held or nobody heard.
     /// Words before calls are no answer.
     pub(crate) fn produced(&self) -> Option<String> {

@@ -124,7 +124,7 @@ impl Target {
         };
         let result = match result {
             Ok(answer) => Ok(self.turn(&call, answer, chars)),
-            Err(error) => Err(failure(&error, &stage)),
+            Err(error) => Err(failure(&error, &stage, call.tool_choice)),
         };
         let outcome = ModelOutcome { attempts, result };
         self.finished(&call, &outcome, started);
@@ -185,8 +185,13 @@ fn is_empty_answer(error: &PolicyError) -> bool {
 }
 
 /// What a policy's error is in the machine's words, and in people's.
-fn failure(error: &PolicyError, stage: &Stage<'_>) -> ModelFailure {
-    let partial = stage.produced().map(Arc::<str>::from);
+///
+/// Text that nobody has read yet is part of it, but not where time ran out before the last call: that one is still to
+/// come, and answers whole.
+fn failure(error: &PolicyError, stage: &Stage<'_>, choice: ToolChoice) -> ModelFailure {
+    let out_of_time = matches!(error, PolicyError::Failed(failure) if matches!(failure.class.row, Row::DeadlineCut | Row::DeadlineSpent));
+    let partial = if out_of_time && choice == ToolChoice::Auto { stage.passed() } else { stage.produced() };
+    let partial = partial.map(Arc::<str>::from);
     let (fault, code, detail, status, retry_after) = match error {
         PolicyError::DeadlineExceeded => (ModelFault::Deadline, "no_time".into(), error.to_string(), None, None),
         PolicyError::AllowanceSpent => (ModelFault::Allowance, "allowance".into(), error.to_string(), None, None),

@@ -624,8 +624,12 @@ impl Machine {
                 self.next_turn(asked.nudge, at, commands);
             }
             ModelFault::Saturated => self.conclude(Status::Incomplete, Reason::Saturated, None, at, commands),
-            ModelFault::Deadline | ModelFault::Allowance if partial.is_some() => {
+            ModelFault::Allowance if partial.is_some() => {
                 self.conclude(Status::Incomplete, Reason::StreamInterrupted, partial, at, commands);
+            }
+            // The answer was cut by the time that was left, not by a fault; what was said is kept.
+            ModelFault::Deadline if partial.is_some() => {
+                self.conclude(Status::Incomplete, Reason::Limit(Axis::Deadline), partial, at, commands);
             }
             ModelFault::Deadline => match asked.last {
                 Some(_) => self.conclude(Status::Incomplete, Reason::Limit(Axis::Deadline), None, at, commands),

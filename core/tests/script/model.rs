@@ -35,7 +35,7 @@ fn text_that_was_passed_on_is_kept_when_the_model_breaks_off() {
     for fault in ["unreachable", "overloaded", "stream_broken"] {
         check(&format!("fail:{fault}+partial"), "CallModel Finish(incomplete, stream_interrupted, stream_broken)");
     }
-    check("fail:deadline+partial", "CallModel Finish(incomplete, stream_interrupted)");
+    check("fail:deadline+partial", "CallModel Finish(incomplete, deadline)");
     check("fail:allowance+partial", "CallModel Finish(incomplete, stream_interrupted)");
     check("fail:filtered+partial", "CallModel Finish(incomplete, content_filtered)");
     check("model:1 tool fail:unreachable+partial", "CallModel CallTool CallModel Finish(incomplete, stream_interrupted, stream_broken)");
