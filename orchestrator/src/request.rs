@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ambit_core::session::{OnLimit, Principal};
-use ambit_core::{Axis, Limits, Money};
+use ambit_core::{Axis, Digest, Limits, Money, SessionId};
 use tokio::time::Instant;
 
 use crate::agent::Agent;
@@ -23,6 +23,16 @@ pub struct SessionRequest {
     pub agent: String,
     /// What the caller says; at least one text.
     pub input: Vec<Arc<str>>,
+    /// True if the input quotes what others said: calls that act are then held back as the agent's `taint` says.
+    pub tainted: bool,
+    /// The session that this one continues.
+    pub previous: Option<SessionId>,
+    /// The key under which the caller may ask again, with the digest of what it asks for.
+    pub idempotency: Option<IdempotencyKey>,
+    /// True if its texts are deleted once it is closed.
+    pub forget: bool,
+    /// The caller's place in a distributed trace.
+    pub trace: Option<TraceParent>,
     /// Tighter limits.
     pub limits: LimitsWish,
     /// Only these of the agent's tools, if given.
@@ -43,6 +53,26 @@ pub struct SessionRequest {
     pub heard: bool,
     /// True if the start must survive a loss of power before it is acknowledged (202, idempotency keys).
     pub durable: bool,
+}
+
+/// A caller's name for one request, so that asking again finds the same session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// 1 to 255 printable characters.
+    pub key: Arc<str>,
+    /// SHA-256 over the canonical JSON (RFC 8785) of the request.
+    pub hash: Digest,
+}
+
+/// A place in a distributed trace (W3C Trace Context, level 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceParent {
+    /// The trace; never all zeros.
+    pub trace: [u8; 16],
+    /// The caller's span; never all zeros.
+    pub span: [u8; 8],
+    /// True if the caller records it.
+    pub sampled: bool,
 }
 
 /// Limits as a caller wishes them; absent means the agent's.

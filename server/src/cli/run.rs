@@ -111,7 +111,12 @@ impl Run {
         let request = SessionRequest {
             agent,
             input: vec![input.into()],
-            limits: LimitsWish::default(),
+            tainted: false,
+        previous: None,
+        idempotency: None,
+        forget: false,
+        trace: None,
+        limits: LimitsWish::default(),
             tools_allow: None,
             tools_deny: Vec::new(),
             on_limit: OnLimit::Answer,

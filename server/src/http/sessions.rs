@@ -313,6 +313,11 @@ fn request(body: SessionBody, arrival: Arrival, header_deadline: Option<HeaderDe
     SessionRequest {
         agent: body.agent,
         input: body.input,
+        tainted: false,
+        previous: None,
+        idempotency: None,
+        forget: false,
+        trace: None,
         limits: body.limits,
         tools_allow: body.tools_allow,
         tools_deny: body.tools_deny,
