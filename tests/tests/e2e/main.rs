@@ -7,6 +7,8 @@
 mod bad_input;
 mod cli;
 mod crash;
+mod fuzz;
+mod hostile;
 mod house;
 mod http_api;
 mod kit;
