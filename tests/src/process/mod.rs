@@ -238,6 +238,12 @@ impl Ambit {
         self.running.stderr()
     }
 
+    /// Memory that is resident now, bytes; 0 where the system does not tell.
+    #[must_use]
+    pub fn resident(&self) -> u64 {
+        self.running.family.resident()
+    }
+
     /// Descendants that live now: MCP servers.
     #[must_use]
     pub fn descendants(&self) -> Vec<Member> {

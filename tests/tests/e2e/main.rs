@@ -12,6 +12,7 @@ mod hostile;
 mod house;
 mod http_api;
 mod kit;
+mod load;
 mod mcp;
 mod provider;
 mod tools;
