@@ -25,6 +25,7 @@ use crate::clock::SessionClock;
 use crate::content::{Texts, body_of, digest_of};
 use crate::driver::live::Mail;
 use crate::driver::steps::{Answer, Done, ModelStep, ToolStep};
+use crate::driver::text::LiveText;
 use crate::driver::{Equipment, Shared};
 use crate::progress::Progress;
 use crate::record::{self, Note};
@@ -47,8 +48,8 @@ pub(crate) struct Beginning {
     pub(crate) clock: SessionClock,
     pub(crate) seq: u64,
     pub(crate) admission: Option<Admission>,
-    /// True if somebody may read along.
-    pub(crate) heard: bool,
+    /// Where text goes while it arrives, if somebody may read along.
+    pub(crate) live: Option<Arc<LiveText>>,
     /// Drawn for this session; fences untrusted output.
     pub(crate) marker: u64,
     pub(crate) mailbox: (mpsc::Sender<Mail>, mpsc::Receiver<Mail>),
@@ -68,7 +69,7 @@ pub(crate) struct Session {
     clock: SessionClock,
     seq: u64,
     admission: Option<Admission>,
-    heard: bool,
+    live: Option<Arc<LiveText>>,
     marker: u64,
     rendered: Option<Box<Rendered>>,
     steps: JoinSet<Done>,
@@ -87,7 +88,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(beginning: Beginning) -> Self {
-        let Beginning { shared, equipment, place, lease, progress, texts, around, clock, seq, admission, heard, marker, mailbox, verdict } =
+        let Beginning { shared, equipment, place, lease, progress, texts, around, clock, seq, admission, live, marker, mailbox, verdict } =
             beginning;
         let (mail, mailbox) = mailbox;
         Self {
@@ -102,7 +103,7 @@ impl Session {
             clock,
             seq,
             admission,
-            heard,
+            live,
             marker,
             rendered: None,
             steps: JoinSet::new(),
@@ -116,6 +117,11 @@ impl Session {
             limits_hit: Vec::new(),
             lost: false,
         }
+    }
+
+    /// Its text while it arrives, if somebody may read along.
+    pub(crate) fn live_text(&self) -> Option<Arc<LiveText>> {
+        self.live.clone()
     }
 
     /// Runs until the session is closed, or belongs to somebody else.
@@ -473,7 +479,7 @@ impl Session {
                         deadline: self.clock.instant(allowance.deadline),
                         subject: self.subject(Some(step)),
                         admission: self.admission.take(),
-                        heard: self.heard,
+                        live: self.live.clone(),
                         mail: self.mail.clone(),
                     };
                     let handle = self.steps.spawn(model.run());
