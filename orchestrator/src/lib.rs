@@ -31,5 +31,5 @@ pub use record::Unreadable;
 pub use request::{
     IdempotencyKey, LimitRefusal, LimitsWish, METADATA_KEY_MAX, METADATA_PAIRS_MAX, METADATA_VALUE_MAX, SessionRequest, TraceParent,
 };
-pub use stream::{EventId, Remaining, limits_json};
+pub use stream::{Cursor, EventId, Remaining, limits_json};
 pub use view::{Degradation, EffectCounts, FailureView, Line, SessionView};

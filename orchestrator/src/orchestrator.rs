@@ -27,6 +27,7 @@ use crate::content::Texts;
 use crate::driver::live::{Handle, MAILBOX, Mail, Timeline};
 use crate::driver::local::{Beginning, Session, chain as causes};
 use crate::driver::recovery::{Rebuilt, rebuild, texts};
+use crate::driver::text::LiveText;
 use crate::driver::{Equipment, Shared};
 use crate::error::{LookupError, StartError};
 use crate::follow::SessionStream;
@@ -348,7 +349,7 @@ impl Orchestrator {
                 around,
                 clock,
                 seq: 1,
-                heard: request.heard,
+                live: request.heard.then(|| Arc::new(LiveText::new())),
                 admission: Some(admission),
                 marker,
                 mailbox,
@@ -397,7 +398,8 @@ impl Orchestrator {
     pub async fn follow(&self, id: SessionId, settlement: bool) -> Result<SessionStream, LookupError> {
         let store = &self.inner.shared.store;
         store.session(id).await.map_err(LookupError::Store)?.ok_or(LookupError::NotFound(id))?;
-        Ok(SessionStream::new(store.clone(), id, settlement))
+        let text = self.inner.shared.timeline.live.find(id).and_then(|handle| handle.text);
+        Ok(SessionStream::new(store.clone(), id, settlement, text))
     }
 
     /// Asks a session to stop, wherever it runs. Asking again changes nothing.
@@ -477,7 +479,8 @@ impl Orchestrator {
         let (mail, mailbox) = mpsc::channel(MAILBOX);
         let (tell, verdict) = watch::channel(None);
         let (id, agent, session, first) = make(shared.clone(), marker, (mail.clone(), mailbox), tell);
-        shared.timeline.live.insert(id, Handle { agent, mail: mail.clone(), verdict: verdict.clone() });
+        let text = session.live_text();
+        shared.timeline.live.insert(id, Handle { agent, mail: mail.clone(), verdict: verdict.clone(), text });
         let gone = Gone { shared, id, mail: mail.clone() };
         self.inner.tasks.spawn(async move {
             let _gone = gone;
@@ -579,7 +582,7 @@ impl Orchestrator {
                 around,
                 clock,
                 seq,
-                heard: true,
+                live: Some(Arc::new(LiveText::new())),
                 admission: None,
                 marker,
                 mailbox,

@@ -1,7 +1,9 @@
 //! From journal records to the events of a stream: a projection, the same live and in replay.
 //!
-//! Exactly one event is terminal; nothing follows it. An id is the record's sequence, with `.N` behind it for the
-//! N-th further event of the same record, so that a reader may resume after any single event.
+//! Exactly one event is terminal; nothing follows it. An id names a place in two dimensions: how far the record's facts
+//! were told (sequence, and which of the record's events), and how many bytes of text were shown by then. Text is cut
+//! into other pieces in replay than while it arrives; the bytes are the same, so that a reader may resume after any
+//! single event and neither misses nor repeats a character.
 
 use std::sync::Arc;
 
@@ -15,32 +17,62 @@ use crate::record::{self, Note, Unreadable};
 /// The share of a limit from which a stream says that it is near: 80 %.
 const APPROACHING_PERCENT: u64 = 80;
 
-/// Place of an event in a session's stream: sequence of its record, then which event of that record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+/// Place of an event in a session's stream. A piece of text stands behind the fact that was told last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EventId {
     /// Sequence of the record; 0 stands before the first.
     pub seq: u64,
-    /// 0 for the record's first event.
+    /// 0 for the record's first fact.
     pub part: u32,
+    /// Bytes of text shown up to this event and with it, over all turns.
+    pub text: u64,
 }
 
 impl std::fmt::Display for EventId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.part {
-            0 => write!(f, "{}", self.seq),
-            part => write!(f, "{}.{part}", self.seq),
-        }
+        write!(f, "{}.{}.{}", self.seq, self.part, self.text)
     }
 }
 
-impl std::str::FromStr for EventId {
+/// Where a reader resumes: behind the event of this id. The later parts of an id may be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cursor {
+    seq: u64,
+    part: u32,
+    /// `None`: all text that came before the fact.
+    text: Option<u64>,
+}
+
+impl std::str::FromStr for Cursor {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once('.') {
-            None => Ok(Self { seq: text.parse()?, part: 0 }),
-            Some((seq, part)) => Ok(Self { seq: seq.parse()?, part: part.parse()? }),
+        let mut numbers = text.splitn(3, '.');
+        let seq = numbers.next().unwrap_or_default().parse()?;
+        let part = numbers.next().map_or(Ok(0), str::parse)?;
+        Ok(Self { seq, part, text: numbers.next().map(str::parse).transpose()? })
+    }
+}
+
+impl Cursor {
+    /// What a reader who stands here has not seen of an event: nothing, all of it, or the end of a text.
+    pub(crate) fn unseen(self, mut event: StreamEvent) -> Option<StreamEvent> {
+        let (here, there) = ((self.seq, self.part), (event.id.seq, event.id.part));
+        let Some(bytes) = event.payload.text_bytes() else {
+            // The terminal event is told to whoever asks, also from behind it.
+            return (there > here || event.terminal).then_some(event);
+        };
+        let start = event.id.text - bytes;
+        let seen = match self.text {
+            Some(seen) => seen.saturating_sub(start).min(bytes),
+            None if there < here => bytes,
+            None => 0,
+        };
+        if seen == bytes {
+            return None;
         }
+        event.payload.skip(usize::try_from(seen).unwrap_or(usize::MAX));
+        Some(event)
     }
 }
 
@@ -66,7 +98,7 @@ pub(crate) struct StreamEvent {
 pub(crate) enum Payload {
     /// This.
     Value(Value),
-    /// Text that stands in the content: from byte `from` on.
+    /// Text that stands in the content.
     Text {
         /// The model call's step.
         step: Step,
@@ -74,9 +106,47 @@ pub(crate) enum Payload {
         digest: Digest,
         /// First byte to show.
         from: usize,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// Text that has just arrived.
+    Live {
+        /// The model call's step.
+        step: Step,
+        /// It.
+        text: String,
     },
     /// The session as it stands, which the reader fills in.
     Session,
+}
+
+impl Payload {
+    /// Length of the text shown, if it is one.
+    fn text_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Text { bytes, .. } => Some(*bytes),
+            Self::Live { text, .. } => Some(text.len() as u64),
+            Self::Value(_) | Self::Session => None,
+        }
+    }
+
+    /// Leaves out the first bytes of a text. A place inside a character is moved to the next.
+    fn skip(&mut self, seen: usize) {
+        match self {
+            Self::Text { from, bytes, .. } => {
+                *from += seen;
+                *bytes -= seen as u64;
+            }
+            Self::Live { text, .. } => *text = tail(text, seen).to_owned(),
+            Self::Value(_) | Self::Session => {}
+        }
+    }
+}
+
+/// A text from a byte on, or from the next character.
+pub(crate) fn tail(text: &str, from: usize) -> &str {
+    let from = (from..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
+    &text[from..]
 }
 
 /// What a session may still use.
@@ -110,8 +180,14 @@ pub(crate) struct Projection {
     /// Follow the settlement as well.
     settlement: bool,
     over: bool,
+    /// The model call that is under way.
+    open: Option<Step>,
     /// Bytes of the current step's text that were shown.
     shown: (Step, u64),
+    /// Where the stream stands.
+    place: EventId,
+    /// Facts of the current record that were told.
+    facts: u32,
     approached: Vec<Axis>,
     failure: Option<Digest>,
 }
@@ -120,7 +196,17 @@ impl Projection {
     /// A stream that ends with the verdict, or, with `settlement`, with the settlement.
     #[must_use]
     pub(crate) fn new(settlement: bool) -> Self {
-        Self { progress: None, settlement, over: false, shown: (Step(0), 0), approached: Vec::new(), failure: None }
+        Self {
+            progress: None,
+            settlement,
+            over: false,
+            open: None,
+            shown: (Step(0), 0),
+            place: EventId::default(),
+            facts: 0,
+            approached: Vec::new(),
+            failure: None,
+        }
     }
 
     /// True once the terminal event was given.
@@ -150,6 +236,7 @@ impl Projection {
         if self.over {
             return Ok(events);
         }
+        self.facts = 0;
         match (&mut self.progress, record.note) {
             (None, false) => {
                 let started = Arc::new(record::read_started(record.seq, &record.body)?);
@@ -167,9 +254,11 @@ impl Projection {
             }
             (Some(progress), false) => {
                 let event = record::read_event(record.seq, &record.body)?;
+                let turns = progress.machine.transcript().turns().len();
                 let (heard, commands) = progress.hear(event.clone(), record.at);
                 if heard == Heard::Applied {
                     self.fact(&mut events, record, &event);
+                    self.refused(&mut events, record, turns);
                     self.approaching(&mut events, record);
                     self.commands(&mut events, record, &commands);
                     self.closing(&mut events, record);
@@ -179,13 +268,25 @@ impl Projection {
         Ok(events)
     }
 
+    /// What has arrived of the turn under way and was not shown: `text` is all of it so far.
+    pub(crate) fn live(&mut self, step: Step, text: &str, at: u64) -> Option<StreamEvent> {
+        let shown = usize::try_from(self.shown_of(step)).unwrap_or(usize::MAX);
+        if self.over || self.open != Some(step) || text.len() <= shown {
+            return None;
+        }
+        Some(self.text(step, at, Payload::Live { step, text: tail(text, shown).to_owned() }))
+    }
+
     fn note(&mut self, events: &mut Vec<StreamEvent>, record: &Record, note: Note) {
         match note {
-            // Behind a piece that was lost nothing is shown: the whole turn brings the rest.
-            Note::Text { step, offset, .. } if offset != self.shown_of(step) => {}
+            // What was shown as it arrived is not shown again, and behind a piece that was lost nothing is shown: the
+            // whole turn brings the rest.
             Note::Text { step, offset, bytes, digest } => {
-                self.shown = (step, offset + bytes);
-                self.push(events, record, "output_text.delta", Payload::Text { step, digest, from: 0 });
+                let shown = self.shown_of(step);
+                if offset <= shown && shown < offset + bytes {
+                    let from = usize::try_from(shown - offset).unwrap_or(usize::MAX);
+                    events.push(self.text(step, record.at, Payload::Text { step, digest, from, bytes: offset + bytes - shown }));
+                }
             }
             Note::AttemptFailed { step, target, kind, code } => {
                 let said = json!({"step": step, "target": target, "kind": kind.as_str(), "code": code});
@@ -212,7 +313,6 @@ impl Projection {
                 let calls = reply.calls.len();
                 let said = json!({"step": step, "finish": reply.finish, "calls": calls, "attempts": attempts.len(), "tokens": tokens});
                 self.push(events, record, "model.finished", Payload::Value(said));
-                self.refused(events, record);
             }
             Event::ModelFailed { step, attempts, fault, partial } => {
                 self.rest(events, record, *step, *partial);
@@ -246,17 +346,19 @@ impl Projection {
     }
 
     /// What of a text was not shown in pieces.
-    fn rest(&self, events: &mut Vec<StreamEvent>, record: &Record, step: Step, text: Option<Body>) {
+    fn rest(&mut self, events: &mut Vec<StreamEvent>, record: &Record, step: Step, text: Option<Body>) {
         let shown = self.shown_of(step);
         if let Some(text) = text.filter(|text| u64::from(text.bytes) > shown) {
             let from = usize::try_from(shown).unwrap_or(usize::MAX);
-            self.push(events, record, "output_text.delta", Payload::Text { step, digest: text.digest, from });
+            let bytes = u64::from(text.bytes) - shown;
+            events.push(self.text(step, record.at, Payload::Text { step, digest: text.digest, from, bytes }));
         }
+        self.open = None;
     }
 
-    /// Calls of the turn just heard that got a result without running.
-    fn refused(&mut self, events: &mut Vec<StreamEvent>, record: &Record) {
-        let Some(turn) = self.progress.as_ref().and_then(|progress| progress.machine.transcript().turns().last()) else { return };
+    /// Calls of the turn just heard, if it is one more than `before`, that got a result without running.
+    fn refused(&mut self, events: &mut Vec<StreamEvent>, record: &Record, before: usize) {
+        let Some(turn) = self.progress.as_ref().and_then(|progress| progress.machine.transcript().turns().get(before)) else { return };
         let refused: Vec<Value> = turn
             .calls
             .iter()
@@ -271,6 +373,7 @@ impl Projection {
         for command in commands {
             match command {
                 Command::CallModel { step, last, .. } => {
+                    self.open = Some(*step);
                     let last = last.map(|reason| reason.as_str());
                     self.push(events, record, "model.started", Payload::Value(json!({"step": step, "last_because": last})));
                 }
@@ -334,13 +437,25 @@ impl Projection {
         }
     }
 
-    fn push(&self, events: &mut Vec<StreamEvent>, record: &Record, kind: &'static str, payload: Payload) {
+    fn push(&mut self, events: &mut Vec<StreamEvent>, record: &Record, kind: &'static str, payload: Payload) {
         if self.over {
             return;
         }
-        let part = u32::try_from(events.len()).unwrap_or(u32::MAX);
-        let remaining = self.progress.as_ref().map_or_else(Remaining::default, |progress| Remaining::of(progress, record.at));
-        events.push(StreamEvent { id: EventId { seq: record.seq, part }, kind, at: record.at, remaining, payload, terminal: false });
+        self.place = EventId { seq: record.seq, part: self.facts, text: self.place.text };
+        self.facts += 1;
+        events.push(StreamEvent { id: self.place, kind, at: record.at, remaining: self.remaining(record.at), payload, terminal: false });
+    }
+
+    /// A piece of text, which moves the stream on by its bytes.
+    fn text(&mut self, step: Step, at: u64, payload: Payload) -> StreamEvent {
+        let bytes = payload.text_bytes().unwrap_or(0);
+        self.shown = (step, self.shown_of(step) + bytes);
+        self.place.text += bytes;
+        StreamEvent { id: self.place, kind: "output_text.delta", at, remaining: self.remaining(at), payload, terminal: false }
+    }
+
+    fn remaining(&self, at: u64) -> Remaining {
+        self.progress.as_ref().map_or_else(Remaining::default, |progress| Remaining::of(progress, at))
     }
 }
 
@@ -389,4 +504,56 @@ pub fn limits_json(limits: &Limits) -> Value {
         "transcript_bytes": limits.transcript,
         "events": limits.events,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fact(seq: u64, part: u32, text: u64) -> StreamEvent {
+        event(EventId { seq, part, text }, Payload::Value(Value::Null))
+    }
+
+    fn said(seq: u64, part: u32, upto: u64, text: &str) -> StreamEvent {
+        event(EventId { seq, part, text: upto }, Payload::Live { step: Step(1), text: text.into() })
+    }
+
+    fn event(id: EventId, payload: Payload) -> StreamEvent {
+        StreamEvent { id, kind: "any", at: 0, remaining: Remaining::default(), payload, terminal: false }
+    }
+
+    /// What a reader at a place gets of an event: nothing, a fact, or this text.
+    fn got(cursor: &str, event: StreamEvent) -> Option<String> {
+        cursor.parse::<Cursor>().unwrap().unseen(event).map(|event| match event.payload {
+            Payload::Live { text, .. } => text,
+            Payload::Value(_) | Payload::Text { .. } | Payload::Session => "fact".into(),
+        })
+    }
+
+    #[test]
+    fn a_reader_gets_what_lies_behind_its_place() {
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(got("3.1.10", fact(3, 1, 10)), None);
+        assert_eq!(got("3.1.10", fact(3, 2, 10)), some("fact"));
+        assert_eq!(got("3.1.10", said(3, 1, 10, "abcd")), None);
+        assert_eq!(got("3.1.10", said(3, 1, 14, "abcd")), some("abcd"));
+        // Cut across the place, and told of an earlier fact than when it was live.
+        assert_eq!(got("3.1.10", said(3, 1, 12, "abcd")), some("cd"));
+        assert_eq!(got("5.0.10", said(3, 1, 12, "abcd")), some("cd"));
+        // A place inside a character is that character's end.
+        assert_eq!(got("3.1.1", said(3, 1, 4, "€x")), some("x"));
+        // Ids without the later parts: text behind the fact is not known to be seen.
+        assert_eq!(got("3", said(3, 0, 4, "abcd")), some("abcd"));
+        assert_eq!(got("3", said(2, 7, 4, "abcd")), None);
+        assert_eq!(got("0", fact(1, 0, 0)), some("fact"));
+    }
+
+    #[test]
+    fn an_id_is_read_as_it_is_written() {
+        let id = EventId { seq: 12, part: 3, text: 340 };
+        assert_eq!(id.to_string().parse::<Cursor>().unwrap(), Cursor { seq: 12, part: 3, text: Some(340) });
+        for wrong in ["", "x", "1.", "1.2.", "1.2.3.4", "-1", "1.2.x"] {
+            assert!(wrong.parse::<Cursor>().is_err(), "{wrong}");
+        }
+    }
 }

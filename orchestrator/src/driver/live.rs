@@ -9,6 +9,7 @@ use ambit_core::{AttemptKind, SessionId, Step};
 use ambit_store::{Lease, MessageId};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::driver::text::LiveText;
 use crate::record::Note;
 use crate::view::SessionView;
 
@@ -33,6 +34,8 @@ pub(crate) struct Handle {
     pub(crate) agent: Arc<str>,
     pub(crate) mail: mpsc::Sender<Mail>,
     pub(crate) verdict: watch::Receiver<Option<Arc<SessionView>>>,
+    /// The text of its answer while it arrives, if somebody may read along.
+    pub(crate) text: Option<Arc<LiveText>>,
 }
 
 /// All of them, by id.

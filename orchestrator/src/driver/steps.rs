@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::driver::live::Mail;
-use crate::driver::text::{PIECE_AGE, Pieces};
+use crate::driver::text::{LiveText, PIECE_AGE, Pieces};
 use crate::notice::notice;
 use crate::rendered::Rendered;
 
@@ -45,8 +45,8 @@ pub(crate) struct ModelStep {
     pub(crate) deadline: Instant,
     pub(crate) subject: Subject,
     pub(crate) admission: Option<Admission>,
-    /// True if somebody may read along.
-    pub(crate) heard: bool,
+    /// Where text goes while it arrives, if somebody may read along.
+    pub(crate) live: Option<Arc<LiveText>>,
     pub(crate) mail: mpsc::Sender<Mail>,
 }
 
@@ -55,7 +55,7 @@ impl ModelStep {
     /// Dropping the future closes the connection; the conversation is lost with it and rebuilt from the transcript.
     pub(crate) async fn run(self) -> Done {
         let started = Instant::now();
-        let pieces = Pieces::new(self.step, self.mail);
+        let pieces = self.live.map(|live| Pieces::new(self.step, live, self.mail));
         let call = self.chain.call(ModelCall {
             conversation: &self.rendered.conversation,
             tools: &self.tools,
@@ -67,10 +67,13 @@ impl ModelStep {
             deadline: self.deadline,
             subject: self.subject,
             admission: self.admission,
-            text: if self.heard { Some(&pieces) } else { None },
+            text: pieces.as_ref().map(|pieces| pieces as _),
         });
         let mut call = Box::pin(call);
-        let outcome = if self.heard { flushing(&mut call, &pieces).await } else { (&mut call).await };
+        let outcome = match &pieces {
+            Some(pieces) => flushing(&mut call, pieces).await,
+            None => (&mut call).await,
+        };
         drop(call);
         let answer = Answer::Model { step: self.step, outcome: Box::new(outcome), rendered: self.rendered };
         Done { answer, waited: (started, Instant::now()) }

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use ambit_config::Config;
 use ambit_core::limit::SETTLEMENT_MS_MAX;
-use axum::Router;
-use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +17,7 @@ use crate::app::{App, Role};
 use crate::cli::failed_to_start;
 use crate::exit;
 use crate::http::{Api, admin_router, router};
+use crate::listener::{self, Bounds};
 use crate::output::say;
 use crate::telemetry::logs;
 
@@ -61,8 +60,9 @@ pub(crate) async fn serve(config: Arc<Config>) -> ExitCode {
     say!("no authentication: only loopback is served, to whoever can reach it");
     say!("listening on http://{}", api_listener.1);
     say!("admin on http://{}", admin_listener.1);
-    listen(&tasks, &stop, api_listener.0, router(api.clone()));
-    listen(&tasks, &stop, admin_listener.0, admin_router(api));
+    let bounds = Bounds { connections: server.connections as usize, head: server.head.0 };
+    listener::listen(&tasks, &stop, api_listener.0, router(api.clone()), bounds);
+    listener::listen(&tasks, &stop, admin_listener.0, admin_router(api), bounds);
 
     let code = told(&mut term, &mut int).await;
     info!("draining: no new sessions, running ones finish");
@@ -105,15 +105,4 @@ async fn bind(key: &str, address: &str) -> Result<(TcpListener, SocketAddr), Exi
         say!("error: cannot listen on {address} (`{key}`): {failed}\nhint: another process may have it; port 0 takes any free one");
         ExitCode::from(exit::UNAVAILABLE)
     })
-}
-
-fn listen(tasks: &TaskTracker, stop: &CancellationToken, listener: TcpListener, router: Router) {
-    // Small writes, each a whole event: waiting for more of them costs a client 40 ms.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
-    let stop = stop.clone();
-    tasks.spawn(async move {
-        let _ = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await;
-    });
 }

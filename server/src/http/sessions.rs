@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ambit_core::SessionId;
 use ambit_core::session::Canceller;
-use ambit_orchestrator::{EventId, LookupError, SessionRequest, SessionView};
+use ambit_orchestrator::{Cursor, LookupError, SessionRequest, SessionView};
 use ambit_store::{Order, Page};
 use axum::Extension;
 use axum::Json;
@@ -96,7 +96,7 @@ pub(crate) async fn create(
 
     if streams {
         let stream = api.orchestrator.follow(running.id, false).await.map_err(|failed| Problem::of_begun(&failed, running.id))?;
-        let events = Events { stream, session: running.id, after: EventId::default(), due: Some(due), guard, _open: api.metrics.stream() };
+        let events = Events { stream, session: running.id, due: Some(due), guard, _open: api.metrics.stream() };
         let mut response = events.into_response();
         name_source(&mut response, header_deadline);
         return Ok(response);
@@ -215,7 +215,7 @@ pub(crate) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> R
     get, path = "/v1/sessions/{id}/events", tag = "sessions",
     params(
         ("id" = String, Path, description = "`ses_<ULID>`, or `resp_<ULID>`", pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$"),
-        ("starting_after" = Option<String>, Query, description = "Id of the last event that is known; goes before `Last-Event-ID`", nullable = false, pattern = "^[0-9]{1,18}(\\.[0-9]{1,9})?$"),
+        ("starting_after" = Option<String>, Query, description = "Id of the last event that is known; goes before `Last-Event-ID`", nullable = false, pattern = "^[0-9]{1,18}(\\.[0-9]{1,9}(\\.[0-9]{1,18})?)?$"),
         ("settlement" = Option<bool>, Query, description = "Also what comes after the verdict", nullable = false),
     ),
     responses(
@@ -247,23 +247,23 @@ pub(crate) async fn events(
             _ => errors.push(FieldError { detail: "unknown parameter; there are starting_after and settlement".into(), pointer: key }),
         }
     }
-    let after = match after.map(|text| text.parse::<EventId>()) {
-        None => EventId::default(),
+    let after = match after.map(|text| text.parse::<Cursor>()) {
+        None => Cursor::default(),
         Some(Ok(after)) => after,
         Some(Err(_)) => {
-            errors.push(FieldError { detail: "expected the id of an event, like 12 or 12.3".into(), pointer: source.into() });
-            EventId::default()
+            errors.push(FieldError { detail: "expected the id of an event, like 12.0.340".into(), pointer: source.into() });
+            Cursor::default()
         }
     };
     if !errors.is_empty() {
         return Err(Problem::invalid(errors));
     }
-    let stream = api.orchestrator.follow(id, settlement).await.map_err(|failed| Problem::of_lookup(&failed))?;
+    let stream = api.orchestrator.follow(id, settlement).await.map_err(|failed| Problem::of_lookup(&failed))?.behind(after);
     let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
     let left = Duration::from_millis(view.deadline_ms.saturating_sub(ambit_orchestrator::wall_ms()));
     // What is over already is read to its end in any case.
     let due = (!settlement && view.verdict.is_none()).then(|| Instant::now() + left);
-    Ok(Events { stream, session: id, after, due, guard: None, _open: api.metrics.stream() }.into_response())
+    Ok(Events { stream, session: id, due, guard: None, _open: api.metrics.stream() }.into_response())
 }
 
 /// Asks a session to stop. Asking again, or after its end, changes nothing.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ambit_core::SessionId;
-use ambit_orchestrator::{CancelOnDrop, EventId, Followed, Said, SessionStream};
+use ambit_orchestrator::{CancelOnDrop, Followed, Said, SessionStream};
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -33,8 +33,6 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(crate) struct Events {
     pub(crate) stream: SessionStream,
     pub(crate) session: SessionId,
-    /// Only what lies behind this place is sent.
-    pub(crate) after: EventId,
     /// When the terminal event is due at the latest; `None` where it follows a settlement, which has its own deadlines.
     pub(crate) due: Option<Instant>,
     /// Cancels the session if the reader goes away.
@@ -78,7 +76,7 @@ impl Events {
 
 impl State {
     async fn next(&mut self) -> Option<Bytes> {
-        // Each round sends something, or skips an event that the reader has already.
+        // Each round sends something, or reads again after a failure, which is bounded.
         loop {
             if let Some(bytes) = self.pending.pop_front() {
                 return Some(bytes);
@@ -92,7 +90,6 @@ impl State {
             match timeout_at(until, self.events.stream.next()).await {
                 Err(_) if due.is_some_and(|due| due <= Instant::now()) => self.end("incomplete", "deadline"),
                 Err(_) => return Some(Bytes::from_static(b": ka\n")),
-                Ok(Ok(Some(event))) if event.id <= self.events.after && !event.terminal => {}
                 Ok(Ok(Some(event))) => {
                     self.over = event.terminal;
                     if event.terminal

@@ -154,6 +154,30 @@ async fn a_stream_resumes_after_any_event() {
 }
 
 #[tokio::test]
+async fn text_is_shown_as_it_arrives_and_resumed_to_the_byte() {
+    // Paced, so that live pieces are cut finer than what the journal keeps; no character is one byte.
+    let pieces: Vec<String> = (0..24).map(|n| format!("ä{n}€ ")).collect();
+    let whole: String = pieces.concat();
+    let paced = Act::reply(Reply::pieces(pieces.iter().map(String::as_str))).every(std::time::Duration::from_millis(5));
+    let house = Setup::new(Script::new([paced])).serve().await;
+    let mut stream = house.api.stream(house.api.session(&House::request("hi"))).await.events().await;
+    let live = stream.to_verdict().await;
+    assert_eq!(spelled(&live), whole);
+    let deltas = live.iter().filter(|event| event.kind() == "output_text.delta").count();
+    assert!(deltas > 2, "the journal's pieces are a quarter of a second long; these came in {deltas}");
+    let id = live[0].json()["session_id"].as_str().unwrap().to_owned();
+    let facts = |events: &[Event]| kinds(events).into_iter().filter(|kind| kind != "output_text.delta").collect::<Vec<_>>();
+    for at in 0..live.len() - 1 {
+        let (seen, place) = (&live[..=at], live[at].id.as_deref().unwrap());
+        let request = house.api.request(Method::GET, &format!("/v1/sessions/{id}/events")).header("last-event-id", place);
+        let rest = house.api.stream(request).await.events().await.to_verdict().await;
+        assert_eq!(spelled(seen) + &spelled(&rest), whole, "after {place}");
+        assert_eq!([facts(seen), facts(&rest)].concat(), facts(&live), "after {place}");
+    }
+    house.close().await;
+}
+
+#[tokio::test]
 async fn two_readers_follow_one_running_session() {
     let house = Setup::new("held ok(shared)").serve().await;
     let started = house.api.send(house.api.session(&House::request("hi")).header("prefer", "respond-async")).await.json();

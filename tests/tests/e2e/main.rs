@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod cli;
+mod connections;
 mod crash;
 mod fuzz;
 mod hostile;
