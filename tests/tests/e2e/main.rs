@@ -9,6 +9,7 @@ mod cli;
 mod crash;
 mod house;
 mod http_api;
+mod keep;
 mod kit;
 mod mcp;
 mod provider;
