@@ -710,7 +710,7 @@ impl Orchestrator {
                 return;
             }
         };
-        let Rebuilt { progress, around, seq, agrees, .. } = rebuilt;
+        let Rebuilt { row, progress, around, seq, agrees } = rebuilt;
         let started = progress.machine.started().clone();
         let agent = self.inner.shared.agents.get(&started.agent);
         let same = agent.filter(|agent| agent.version() == started.agent_version);
@@ -727,7 +727,7 @@ impl Orchestrator {
         let clock = SessionClock::resuming(started.wall_ms, progress.tally.last_at);
         let event = if goes_on { Event::Resumed } else { Event::Cancelled { by: Canceller::Recovery } };
         info!(session = %id, goes_on, "taking up a session");
-        let _ = self.launch(move |shared, marker, mailbox, verdict| {
+        let (_, mail) = self.launch(move |shared, marker, mailbox, verdict| {
             let beginning = Beginning {
                 shared,
                 equipment,
@@ -746,6 +746,10 @@ impl Orchestrator {
             };
             (id, started.agent.clone(), Session::new(beginning), First::Event(event))
         });
+        if row.deleted_ms.is_some() {
+            // Whoever deleted it may not have come to cancelling it. The mailbox is new: there is room.
+            let _ = mail.try_send(Mail::Cancel { by: Canceller::Caller, heard: None });
+        }
     }
 
     /// A chain for a session that will not call a model any more.
