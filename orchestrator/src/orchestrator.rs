@@ -847,11 +847,12 @@ fn ceiling(equipment: &Equipment) -> CallCeiling {
     }
 }
 
-/// What earlier words may take: what window and transcript leave beside the prompt and one answer of full length.
+/// What earlier words may take: what the window leaves beside the prompt and one answer of full length, and half of the
+/// transcript with the prompt, so that there is something left to work with.
 fn room(ceiling: &CallCeiling, limits: &Limits, agent: &Agent, request: &SessionRequest, sent: u64) -> Room {
     let own = agent.instructions.len() + request.input.iter().map(|text| text.len()).sum::<usize>();
     let readable = ceiling.context_window.map(|window| window.saturating_sub(limits.output_tokens_per_call.into()).saturating_mul(3));
-    Room { chars: readable.map_or(u64::MAX, |chars| chars.saturating_sub(sent)), bytes: limits.transcript.saturating_sub(own as u64) }
+    Room { chars: readable.map_or(u64::MAX, |chars| chars.saturating_sub(sent)), bytes: (limits.transcript / 2).saturating_sub(own as u64) }
 }
 
 fn count(text: &str) -> u64 {
