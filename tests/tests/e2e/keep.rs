@@ -186,6 +186,47 @@ async fn a_background_request_gets_the_same_202_again() {
 }
 
 #[tokio::test]
+async fn who_asks_again_needs_no_place() {
+    let house = Setup::new([Act::text("done"), Act::text("late").held()]).set("server.max_in_flight", "1").serve().await;
+    let first = house.api.send(keyed(&house.api, "k", "hi")).await.assert_status(200).json();
+    let request = house.api.session(&House::request("ho")).header("prefer", "respond-async");
+    let other = house.api.send(request).await.assert_status(202).json();
+    house.provider.wait_for("the other session", |seen| seen.in_flight == 1).await;
+    let again = house.api.send(keyed(&house.api, "k", "hi")).await;
+    assert_eq!(again.assert_status(200).json(), first);
+    house.api.send(keyed(&house.api, "new", "hi")).await.assert_problem(503, "OVERLOADED");
+    house.provider.release();
+    house.verdict(other["id"].as_str().unwrap()).await;
+    house.close().await;
+}
+
+/// With a key a session outlives its caller, unless the caller says otherwise.
+#[tokio::test]
+async fn a_caller_who_wants_its_session_cancelled_is_heard_also_with_a_key() {
+    let house = Setup::new([Act::text("never").held(), Act::text("now")]).serve().await;
+    let ask = || {
+        let body = json!({"agent": AGENT, "input": "hi", "on_disconnect": "cancel"});
+        house.api.session(&body).header("idempotency-key", "k")
+    };
+    let stream = house.api.stream(ask()).await.events().await;
+    house.provider.wait_for("the model call", |seen| seen.in_flight == 1).await;
+    drop(stream);
+    house.provider.wait_for("the end of the model call", |seen| seen.in_flight == 0).await;
+    // Nothing was done: once that is in the journal, the retry runs.
+    let answer = within("the retry", async {
+        loop {
+            let answer = house.api.send(ask()).await;
+            if answer.status != 409 {
+                return answer;
+            }
+        }
+    })
+    .await;
+    assert_eq!((answer.assert_status(200).json()["output_text"].clone(), replayed(&answer)), (json!("now"), false));
+    house.close().await;
+}
+
+#[tokio::test]
 async fn where_nothing_was_done_the_retry_runs() {
     let house = Setup::new([Act::error(400), Act::text("now")]).serve().await;
     house.api.send(keyed(&house.api, "k", "hi")).await.assert_problem(400, "MODEL_REJECTED");
