@@ -7,6 +7,8 @@ mod described;
 mod document;
 mod front;
 mod health;
+mod idempotency;
+mod json;
 mod pages;
 mod problem;
 mod sessions;

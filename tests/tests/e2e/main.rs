@@ -12,6 +12,7 @@ mod fuzz;
 mod hostile;
 mod house;
 mod http_api;
+mod keep;
 mod kit;
 mod load;
 mod mcp;
