@@ -25,11 +25,11 @@ pub struct SessionRequest {
     pub input: Vec<Arc<str>>,
     /// True if the input quotes what others said: calls that act are then held back as the agent's `taint` says.
     pub tainted: bool,
-    /// The session that this one continues.
+    /// The session that this one continues: its inputs and its answer come first, as far as there is room.
     pub previous: Option<SessionId>,
-    /// The key under which the caller may ask again, with the digest of what it asks for.
+    /// The key under which the caller may ask again, with the digest of what it asks for. The start is then durable.
     pub idempotency: Option<IdempotencyKey>,
-    /// True if its texts are deleted once it is closed.
+    /// True if its texts are deleted once it is closed; whoever reads its stream is given half a minute to end.
     pub forget: bool,
     /// The caller's place in a distributed trace.
     pub trace: Option<TraceParent>,
@@ -49,7 +49,8 @@ pub struct SessionRequest {
     pub arrived: Instant,
     /// Milliseconds that the caller's headers leave, clamped to the agent's limit.
     pub header_deadline_ms: Option<u64>,
-    /// True if somebody may read along while it runs: text then goes into the journal in pieces as it arrives.
+    /// True if somebody may read along while it runs: text then goes into the journal in pieces as it arrives, and an
+    /// idempotency key whose session still runs gives that session rather than a refusal.
     pub heard: bool,
     /// True if the start must survive a loss of power before it is acknowledged (202, idempotency keys).
     pub durable: bool,

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ambit_core::SessionId;
 use ambit_core::session::OnLimit;
 use ambit_orchestrator::{LimitsWish, METADATA_KEY_MAX, METADATA_PAIRS_MAX, METADATA_VALUE_MAX};
 use serde_json::{Map, Value};
 
 use crate::http::problem::FieldError;
 
+/// Said of a text of spaces alone.
+const BLANK: &str = "is blank";
 /// Most pieces of input.
 const INPUT_ITEMS_MAX: usize = 256;
 
@@ -17,6 +20,7 @@ const INPUT_ITEMS_MAX: usize = 256;
 pub(crate) struct SessionBody {
     pub(crate) agent: String,
     pub(crate) input: Vec<Arc<str>>,
+    pub(crate) previous: Option<SessionId>,
     pub(crate) limits: LimitsWish,
     pub(crate) tools_allow: Option<Vec<String>>,
     pub(crate) tools_deny: Vec<String>,
@@ -53,11 +57,11 @@ pub(crate) fn read(value: &Value) -> Result<SessionBody, Vec<FieldError>> {
             "stream" => body.stream = reader.boolean(value, &at),
             "background" => body.background = reader.boolean(value, &at),
             "on_disconnect" => body.continues = reader.choice(value, &at, &["cancel", "continue"]).map(|choice| choice == "continue"),
-            "previous_session_id" => reader.wrong(&at, "continuing a session is not built yet"),
+            "previous_session_id" => body.previous = reader.session(value, &at),
             "response_format" => reader.wrong(&at, "response formats are not built yet"),
             "resilience" => reader.wrong(&at, "switching resilience off for one request is not built yet"),
             _ => reader
-                .wrong(&at, "unknown field; there are agent, input, limits, tools, on_limit, metadata, stream, background, on_disconnect"),
+                .wrong(&at, "unknown field; there are agent, input, previous_session_id, limits, tools, on_limit, metadata, stream, background, on_disconnect"),
         }
     }
     if !object.contains_key("agent") {
@@ -116,6 +120,24 @@ impl Reader {
         }
     }
 
+    /// A text that says something.
+    fn words<'a>(&mut self, value: &'a Value, at: &str) -> Option<&'a str> {
+        let text = self.text(value, at)?;
+        if text.trim().is_empty() {
+            self.wrong(at, BLANK);
+            return None;
+        }
+        Some(text)
+    }
+
+    fn session(&mut self, value: &Value, at: &str) -> Option<SessionId> {
+        let id = value.as_str().and_then(|text| text.parse().ok());
+        if id.is_none() {
+            self.wrong(at, "expected the id of a session: ses_ and 26 characters");
+        }
+        id
+    }
+
     fn boolean(&mut self, value: &Value, at: &str) -> bool {
         value.as_bool().unwrap_or_else(|| {
             self.expected(at, "true or false", value);
@@ -136,7 +158,7 @@ impl Reader {
     /// A text, or messages of the user: `{"role": "user", "content": text | [{"type": "input_text", "text"}]}`.
     fn input(&mut self, value: &Value, at: &str) -> Vec<Arc<str>> {
         match value {
-            Value::String(_) => self.text(value, at).map(Arc::from).into_iter().collect(),
+            Value::String(_) => self.words(value, at).map(Arc::from).into_iter().collect(),
             Value::Array(items) if items.is_empty() => {
                 self.wrong(at, "is empty");
                 Vec::new()
@@ -173,9 +195,13 @@ impl Reader {
             Some(Value::Array(parts)) => {
                 let texts: Vec<&str> =
                     parts.iter().enumerate().filter_map(|(index, part)| self.part(part, &pointer(&content, &index.to_string()))).collect();
-                Some(texts.concat().into())
+                let text = texts.concat();
+                if text.trim().is_empty() && !texts.is_empty() {
+                    self.wrong(&content, BLANK);
+                }
+                Some(text.into())
             }
-            Some(value) => self.text(value, &content).map(Arc::from),
+            Some(value) => self.words(value, &content).map(Arc::from),
             None => {
                 self.wrong(&content, "is required");
                 None
@@ -279,7 +305,7 @@ impl Reader {
 }
 
 /// The pointer of a member (RFC 6901).
-fn pointer(at: &str, key: &str) -> String {
+pub(crate) fn pointer(at: &str, key: &str) -> String {
     format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
@@ -314,8 +340,29 @@ mod tests {
 
     #[test]
     fn what_is_not_built_says_so() {
-        let errors = read(&json!({"agent": "a", "input": "x", "previous_session_id": "ses_"})).unwrap_err();
-        assert_eq!(errors[0].detail, "continuing a session is not built yet");
+        let errors = read(&json!({"agent": "a", "input": "x", "response_format": {}})).unwrap_err();
+        assert_eq!(errors[0].detail, "response formats are not built yet");
+    }
+
+    #[test]
+    fn a_session_to_go_on_from_is_named_by_any_of_its_ids() {
+        for id in ["ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T", "resp_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T"] {
+            let body = read(&json!({"agent": "a", "input": "x", "previous_session_id": id})).unwrap();
+            assert_eq!(body.previous.unwrap().to_string(), "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T");
+        }
+        for id in [json!("ses_"), json!(1), json!(null)] {
+            check(json!({"agent": "a", "input": "x", "previous_session_id": id}), &["/previous_session_id"]);
+        }
+    }
+
+    #[test]
+    fn blank_words_are_none() {
+        check(json!({"agent": "a", "input": " \n\t"}), &["/input"]);
+        check(json!({"agent": "a", "input": [{"role": "user", "content": " "}]}), &["/input/0/content"]);
+        let parts = json!([{"type": "input_text", "text": " "}, {"type": "input_text", "text": "\n"}]);
+        check(json!({"agent": "a", "input": [{"role": "user", "content": parts}]}), &["/input/0/content"]);
+        let parts = json!([{"type": "input_text", "text": " "}, {"type": "input_text", "text": "a"}]);
+        check(json!({"agent": "a", "input": [{"role": "user", "content": parts}]}), &[]);
     }
 
     #[test]

@@ -5,6 +5,8 @@ mod catalog;
 mod deadline;
 mod front;
 mod health;
+mod idempotency;
+mod json;
 mod problem;
 mod sessions;
 mod sse;

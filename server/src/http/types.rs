@@ -18,6 +18,8 @@ pub(crate) struct SessionRequestDoc {
     agent: String,
     /// A text, or messages `{"role": "user", "content": text | [{"type": "input_text", "text"}]}`.
     input: serde_json::Value,
+    /// The session to go on from: its inputs and its answer come first.
+    previous_session_id: Option<String>,
     /// Tighter limits; absent ones are the agent's.
     limits: Option<LimitsRequestDoc>,
     /// Fewer tools.
@@ -86,6 +88,12 @@ pub(crate) struct SessionObject {
     effects: EffectsObject,
     /// `none`, `pending`, `settled`, `needs_attention`.
     settlement: &'static str,
+    /// What a reader of the answer should know about it; none so far.
+    flags: Vec<String>,
+    /// What a person has to do for it to go on; none so far.
+    required_actions: Vec<String>,
+    /// The session that it continues.
+    previous_session_id: Option<String>,
     created_at: String,
     deadline_at: String,
     verdict_at: Option<String>,
@@ -195,6 +203,9 @@ pub(crate) struct SpentObject {
 /// Who answered.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct ServedBy {
+    /// What the provider calls the model; null for a session of an earlier version, which did not keep it.
+    model: Option<String>,
+    /// Name of the target.
     target: String,
     /// Place in the chain, from 0.
     position: u32,
@@ -313,8 +324,9 @@ impl SessionObject {
                 overhead_ms: view.overhead_ms,
             },
             served_by: view.served_by.as_ref().map(|target| ServedBy {
+                model: view.served_by_model.as_deref().map(str::to_owned),
                 target: target.to_string(),
-                position: 0,
+                position: view.served_by_position,
                 source: "model",
                 age_s: None,
             }),
@@ -336,6 +348,9 @@ impl SessionObject {
                 needs_attention: view.effects.needs_attention,
             },
             settlement: view.settlement.as_str(),
+            flags: Vec::new(),
+            required_actions: Vec::new(),
+            previous_session_id: view.previous.map(|id| id.to_string()),
             created_at: rfc3339(view.created_ms),
             deadline_at: rfc3339(view.deadline_ms),
             verdict_at: view.verdict_ms.map(rfc3339),
