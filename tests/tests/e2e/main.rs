@@ -5,11 +5,14 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod bad_input;
+mod chat;
 mod cli;
+mod clients;
 mod crash;
 mod house;
 mod http_api;
 mod kit;
 mod mcp;
 mod provider;
+mod responses;
 mod tools;
