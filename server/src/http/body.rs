@@ -13,7 +13,7 @@ use crate::http::problem::FieldError;
 /// Said of a text of spaces alone.
 const BLANK: &str = "is blank";
 /// Most pieces of input.
-const INPUT_ITEMS_MAX: usize = 256;
+pub(crate) const INPUT_ITEMS_MAX: usize = 256;
 
 /// A request for a session as its body has it.
 #[derive(Debug, Default, PartialEq)]
@@ -76,17 +76,18 @@ pub(crate) fn read(value: &Value) -> Result<SessionBody, Vec<FieldError>> {
     if reader.errors.is_empty() { Ok(body) } else { Err(reader.errors) }
 }
 
+/// Reads members one by one, and gathers what is wrong with them.
 #[derive(Default)]
-struct Reader {
-    errors: Vec<FieldError>,
+pub(crate) struct Reader {
+    pub(crate) errors: Vec<FieldError>,
 }
 
 impl Reader {
-    fn wrong(&mut self, at: &str, detail: impl Into<String>) {
+    pub(crate) fn wrong(&mut self, at: &str, detail: impl Into<String>) {
         self.errors.push(FieldError { detail: detail.into(), pointer: at.into() });
     }
 
-    fn expected(&mut self, at: &str, what: &str, got: &Value) {
+    pub(crate) fn expected(&mut self, at: &str, what: &str, got: &Value) {
         let got = match got {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
@@ -98,7 +99,7 @@ impl Reader {
         self.wrong(at, format!("expected {what}, got {got}"));
     }
 
-    fn object<'a>(&mut self, value: &'a Value, at: &str) -> Option<&'a Map<String, Value>> {
+    pub(crate) fn object<'a>(&mut self, value: &'a Value, at: &str) -> Option<&'a Map<String, Value>> {
         let object = value.as_object();
         if object.is_none() {
             self.expected(at, "an object", value);
@@ -106,7 +107,7 @@ impl Reader {
         object
     }
 
-    fn text<'a>(&mut self, value: &'a Value, at: &str) -> Option<&'a str> {
+    pub(crate) fn text<'a>(&mut self, value: &'a Value, at: &str) -> Option<&'a str> {
         match value.as_str() {
             Some("") => {
                 self.wrong(at, "is empty");
@@ -130,7 +131,7 @@ impl Reader {
         Some(text)
     }
 
-    fn session(&mut self, value: &Value, at: &str) -> Option<SessionId> {
+    pub(crate) fn session(&mut self, value: &Value, at: &str) -> Option<SessionId> {
         let id = value.as_str().and_then(|text| text.parse().ok());
         if id.is_none() {
             self.wrong(at, "expected the id of a session: ses_ and 26 characters");
@@ -138,14 +139,14 @@ impl Reader {
         id
     }
 
-    fn boolean(&mut self, value: &Value, at: &str) -> bool {
+    pub(crate) fn boolean(&mut self, value: &Value, at: &str) -> bool {
         value.as_bool().unwrap_or_else(|| {
             self.expected(at, "true or false", value);
             false
         })
     }
 
-    fn choice<'a>(&mut self, value: &'a Value, at: &str, choices: &[&str]) -> Option<&'a str> {
+    pub(crate) fn choice<'a>(&mut self, value: &'a Value, at: &str, choices: &[&str]) -> Option<&'a str> {
         match value.as_str() {
             Some(text) if choices.contains(&text) => Some(text),
             _ => {
@@ -223,7 +224,7 @@ impl Reader {
         }
     }
 
-    fn limits(&mut self, value: &Value, at: &str) -> LimitsWish {
+    pub(crate) fn limits(&mut self, value: &Value, at: &str) -> LimitsWish {
         let mut wish = LimitsWish::default();
         let Some(limits) = self.object(value, at) else { return wish };
         for (key, value) in limits {
@@ -248,7 +249,7 @@ impl Reader {
         wish
     }
 
-    fn count(&mut self, value: &Value, at: &str, least: u64) -> Option<u64> {
+    pub(crate) fn count(&mut self, value: &Value, at: &str, least: u64) -> Option<u64> {
         // JSON has one kind of number: 2.0 is as whole as 2.
         match value.as_u64().or_else(|| value.as_f64().and_then(whole)) {
             Some(count) if count >= least => Some(count),
@@ -259,7 +260,7 @@ impl Reader {
         }
     }
 
-    fn tools(&mut self, value: &Value, at: &str, body: &mut SessionBody) {
+    pub(crate) fn tools(&mut self, value: &Value, at: &str, body: &mut SessionBody) {
         let Some(tools) = self.object(value, at) else { return };
         for (key, value) in tools {
             let at = pointer(at, key);
@@ -280,7 +281,7 @@ impl Reader {
         names.iter().take(INPUT_ITEMS_MAX).enumerate().filter_map(name).collect()
     }
 
-    fn metadata(&mut self, value: &Value, at: &str) -> BTreeMap<String, String> {
+    pub(crate) fn metadata(&mut self, value: &Value, at: &str) -> BTreeMap<String, String> {
         let Some(pairs) = self.object(value, at) else { return BTreeMap::new() };
         if pairs.len() > METADATA_PAIRS_MAX {
             self.wrong(at, format!("has {} pairs, at most {METADATA_PAIRS_MAX} are kept", pairs.len()));

@@ -318,6 +318,23 @@ impl Problem {
         Self::of_lookup(failed).for_good().session(id)
     }
 
+    /// The same for a form of request that has its members elsewhere.
+    pub(crate) fn pointing(mut self, place: impl Fn(&str) -> String) -> Self {
+        for error in &mut self.errors {
+            let moved = place(&error.pointer);
+            self.detail = self.detail.replace(&format!("`{}`", error.pointer), &format!("`{moved}`"));
+            error.pointer = moved;
+        }
+        self.error.message.clone_from(&self.detail);
+        self.error.param = self.error.param.map(|pointer| place(&pointer));
+        self
+    }
+
+    /// The member `error`, for streams that are under way.
+    pub(crate) const fn openai(&self) -> &OpenAiError {
+        &self.error
+    }
+
     #[cfg(test)]
     pub(crate) const fn code(&self) -> Code {
         self.code

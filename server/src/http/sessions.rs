@@ -29,7 +29,7 @@ use crate::http::front::{Arrival, body_time};
 use crate::http::idempotency::{self, key_of};
 use crate::http::json;
 use crate::http::problem::{Code, FieldError, Problem};
-use crate::http::sse::Events;
+use crate::http::sse::{Events, Native};
 use crate::http::types::{Include, SessionList, SessionObject};
 
 /// Said of what is no event's id.
@@ -43,7 +43,7 @@ const DISCARD_TIME: Duration = Duration::from_secs(1);
 /// Longest wait that `Prefer: wait` is granted.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 /// How long cancelling waits for the verdict that it causes.
-const CANCEL_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const CANCEL_WAIT: Duration = Duration::from_secs(5);
 /// Sessions on a page, if nobody says how many.
 const PAGE_DEFAULT: u32 = 20;
 /// Most sessions on a page.
@@ -110,7 +110,14 @@ pub(crate) async fn create(
 
     if streams {
         let stream = api.orchestrator.follow(running.id, false).await.map_err(|failed| Problem::of_begun(&failed, running.id))?;
-        let events = Events { stream: stream.behind(after), session: running.id, due: running.due, guard, _open: api.metrics.stream() };
+        let events = Events {
+            stream: stream.behind(after),
+            speech: Native(running.id),
+            session: running.id,
+            due: running.due,
+            guard,
+            _open: api.metrics.stream(),
+        };
         let mut response = events.into_response();
         name_source(&mut response, header_deadline);
         name_replay(&mut response, replayed);
@@ -149,7 +156,7 @@ pub(crate) async fn create(
 }
 
 /// What can be refused without a look at the body. Gives the deadline and the idempotency key of the headers.
-fn at_the_door(api: &Api, headers: &HeaderMap, arrival: Arrival) -> Result<(Option<HeaderDeadline>, Option<Arc<str>>), Problem> {
+pub(crate) fn at_the_door(api: &Api, headers: &HeaderMap, arrival: Arrival) -> Result<(Option<HeaderDeadline>, Option<Arc<str>>), Problem> {
     if !api.orchestrator.is_ready() {
         api.metrics.shed("shutting_down");
         return Err(Problem::shutting_down());
@@ -277,7 +284,7 @@ pub(crate) async fn events(
     let left = Duration::from_millis(view.deadline_ms.saturating_sub(ambit_orchestrator::wall_ms()));
     // What is over already is read to its end in any case.
     let due = (!settlement && view.verdict.is_none()).then(|| Instant::now() + left);
-    Ok(Events { stream, session: id, due, guard: None, _open: api.metrics.stream() }.into_response())
+    Ok(Events { stream, speech: Native(id), session: id, due, guard: None, _open: api.metrics.stream() }.into_response())
 }
 
 /// Asks a session to stop. Asking again, or after its end, changes nothing.
@@ -299,7 +306,7 @@ pub(crate) async fn cancel(State(api): State<Api>, id: Result<Path<String>, Path
 }
 
 /// Reads and reads over: at most [`BODY_MAX`] bytes are kept.
-async fn read_body(headers: &HeaderMap, body: Body, until: Instant) -> Result<Value, Problem> {
+pub(crate) async fn read_body(headers: &HeaderMap, body: Body, until: Instant) -> Result<Value, Problem> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
@@ -325,7 +332,7 @@ async fn read_body(headers: &HeaderMap, body: Body, until: Instant) -> Result<Va
 
 /// Reads what a refused caller is still sending, within bounds: a connection that is closed with bytes unread is reset,
 /// and the caller never sees why.
-async fn discard(body: Body) {
+pub(crate) async fn discard(body: Body) {
     let mut chunks = body.into_data_stream();
     let mut bytes = 0;
     let read = async {
@@ -363,6 +370,12 @@ fn request(body: SessionBody, arrival: Arrival, header_deadline: Option<HeaderDe
 
 fn finished(view: &SessionView) -> Response {
     let mut response = shown(StatusCode::OK, view, Include::default());
+    label(&mut response, view);
+    response
+}
+
+/// What the headers tell of a session that is over.
+pub(crate) fn label(response: &mut Response, view: &SessionView) {
     let headers = response.headers_mut();
     headers.insert(HeaderName::from_static("ambit-attempts"), HeaderValue::from(view.spent.model_attempts));
     let timing =
@@ -376,7 +389,6 @@ fn finished(view: &SessionView) -> Response {
     {
         headers.insert(HeaderName::from_static("ambit-degraded"), degraded);
     }
-    response
 }
 
 async fn accepted(api: &Api, id: SessionId) -> Result<Response, Problem> {
@@ -390,22 +402,26 @@ async fn accepted(api: &Api, id: SessionId) -> Result<Response, Problem> {
 
 fn shown(status: StatusCode, view: &SessionView, include: Include) -> Response {
     let mut response = (status, Json(SessionObject::of(view, include))).into_response();
-    if let Ok(id) = HeaderValue::from_str(&view.id.to_string()) {
-        response.headers_mut().insert(HeaderName::from_static("ambit-session-id"), id);
-    }
+    name_session(&mut response, view.id);
     if let Ok(place) = HeaderValue::from_str(&format!("/v1/sessions/{}", view.id)) {
         response.headers_mut().insert(header::CONTENT_LOCATION, place);
     }
     response
 }
 
-fn name_source(response: &mut Response, deadline: Option<HeaderDeadline>) {
+pub(crate) fn name_session(response: &mut Response, id: SessionId) {
+    if let Ok(id) = HeaderValue::from_str(&id.to_string()) {
+        response.headers_mut().insert(HeaderName::from_static("ambit-session-id"), id);
+    }
+}
+
+pub(crate) fn name_source(response: &mut Response, deadline: Option<HeaderDeadline>) {
     if let Some(deadline) = deadline {
         response.headers_mut().insert(HeaderName::from_static("ambit-deadline-source"), HeaderValue::from_static(deadline.source));
     }
 }
 
-fn name_replay(response: &mut Response, replayed: bool) {
+pub(crate) fn name_replay(response: &mut Response, replayed: bool) {
     if replayed {
         response.headers_mut().insert(HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
     }
@@ -444,7 +460,7 @@ fn prefer(headers: &HeaderMap) -> Preference {
     preference
 }
 
-fn session_id(path: Result<Path<String>, PathRejection>) -> Result<SessionId, Problem> {
+pub(crate) fn session_id(path: Result<Path<String>, PathRejection>) -> Result<SessionId, Problem> {
     // Bytes that are no text are no id either.
     let text = path.map(|Path(text)| text).unwrap_or_default();
     text.parse().map_err(|_| {
@@ -512,7 +528,7 @@ fn page(query: &str) -> Result<Page, Vec<FieldError>> {
 }
 
 /// The pairs of a query, decoded.
-fn pairs(query: &str) -> Vec<(String, String)> {
+pub(crate) fn pairs(query: &str) -> Vec<(String, String)> {
     url::form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 

@@ -125,9 +125,7 @@ async fn sessions_and_paths_that_are_not_there() {
 async fn what_is_not_built_is_absent_and_says_so() {
     let house = Setup::new("ok").serve().await;
     for path in [
-        "/v1/responses",
         "/v1/sessions/ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T/receipt",
-        "/v1/chat/completions",
         "/mcp",
         "/v1/attention",
         "/v1/audit",

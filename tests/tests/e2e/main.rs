@@ -5,7 +5,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod bad_input;
+mod chat;
 mod cli;
+mod clients;
 mod connections;
 mod crash;
 mod fuzz;
@@ -17,4 +19,5 @@ mod kit;
 mod load;
 mod mcp;
 mod provider;
+mod responses;
 mod tools;
