@@ -6,6 +6,7 @@
 mod agent;
 mod clock;
 mod content;
+mod desk;
 mod driver;
 mod error;
 mod follow;
@@ -13,8 +14,10 @@ mod ids;
 mod notice;
 mod orchestrator;
 mod progress;
+mod reasons;
 mod record;
 mod rendered;
+mod replay;
 mod request;
 mod stream;
 mod view;
@@ -22,12 +25,15 @@ mod view;
 pub use agent::Agent;
 pub use clock::{SessionClock, wall_ms};
 pub use content::{body_of, digest_of};
+pub use desk::{Desk, Posted};
 pub use driver::live::Timeline;
 pub use error::{LookupError, StartError};
 pub use follow::{Followed, Said, SessionStream};
 pub use orchestrator::{CancelOnDrop, Orchestrator, OrchestratorOptions, Quiescence, Running, Sessions};
 pub use progress::StepTally;
+pub use reasons::settled;
 pub use record::Unreadable;
+pub use replay::{Decided, Decision, Left, RefusedCall, Replay};
 pub use request::{
     IdempotencyKey, LimitRefusal, LimitsWish, METADATA_KEY_MAX, METADATA_PAIRS_MAX, METADATA_VALUE_MAX, SessionRequest, TraceParent,
 };

@@ -24,6 +24,7 @@ use tracing::{error, info};
 use crate::agent::Agent;
 use crate::clock::{SessionClock, wall_ms};
 use crate::content::Texts;
+use crate::desk;
 use crate::driver::live::{Handle, MAILBOX, Mail, Timeline};
 use crate::driver::local::{Beginning, Session, chain as causes};
 use crate::driver::recovery::{Rebuilt, rebuild, texts};
@@ -364,15 +365,7 @@ impl Orchestrator {
     /// # Errors
     /// If there is none, or it cannot be read.
     pub async fn view(&self, id: SessionId, transcript: bool) -> Result<SessionView, LookupError> {
-        let store = &self.inner.shared.store;
-        let rebuilt = rebuild(store, id).await?;
-        let now = wall_ms().saturating_sub(rebuilt.row.created_ms).max(rebuilt.progress.tally.last_at);
-        if transcript {
-            let texts = texts(store, id).await?;
-            return Ok(SessionView::of(&rebuilt.progress, &texts, &rebuilt.around, now).with_transcript(&rebuilt.progress, &texts));
-        }
-        let texts = answer_text(store, id, &rebuilt.progress).await?;
-        Ok(SessionView::of(&rebuilt.progress, &texts, &rebuilt.around, now))
+        desk::view(&self.inner.shared.store, id, transcript).await
     }
 
     /// Waits for a session's verdict, at most until `until`; `None` if it has none by then or runs elsewhere.

@@ -20,6 +20,7 @@ mod observe;
 mod options;
 mod queue;
 mod session;
+mod visit;
 mod writer;
 
 use std::fmt;
@@ -42,6 +43,7 @@ pub use lease::Lease;
 pub use observe::{Gauges, OpKind, OpObserver, OpOutcome, Unobserved};
 pub use options::{BATCH_MAX, BUSY, DRAIN, LEASE, NOTE_LINGER, POLL, QUEUE_MAX, READERS, RENEW, StoreOptions};
 pub use session::{Listing, NewSession, Order, PAGE_MAX, Page, RowUpdate, SessionRow};
+pub use visit::Visitor;
 
 use follow::Followers;
 use inbox::Inbox;
