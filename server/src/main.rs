@@ -9,6 +9,7 @@ mod demo;
 mod exit;
 mod http;
 mod output;
+mod sample;
 mod telemetry;
 
 use std::process::ExitCode;
@@ -20,5 +21,5 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    cli::Cli::parse().run()
+    output::end(cli::Cli::parse().run())
 }

@@ -128,12 +128,13 @@ impl State {
     }
 }
 
-fn write(event: &Followed, session: SessionId) -> Bytes {
+/// An event as JSON: what stands behind `data:`, and what the command line prints.
+pub(crate) fn payload(event: &Followed, session: SessionId) -> Value {
     let data: Value = match &event.said {
         Said::Value(value) => value.clone(),
         Said::Session(view) => serde_json::to_value(SessionObject::of(view, Include::default())).unwrap_or_default(),
     };
-    let payload = json!({
+    json!({
         "type": event.kind,
         "seq": event.id.seq,
         "session_id": session.to_string(),
@@ -144,7 +145,11 @@ fn write(event: &Followed, session: SessionId) -> Bytes {
             "tool_calls": event.remaining.tool_calls,
         },
         "data": data,
-    });
+    })
+}
+
+fn write(event: &Followed, session: SessionId) -> Bytes {
+    let payload = payload(event, session);
     // JSON has no line feeds of its own: one data line.
     Bytes::from(format!("id: {}\nevent: {}\ndata: {payload}\n\n", event.id, event.kind))
 }
