@@ -80,7 +80,10 @@ impl Run {
         let work = async {
             let app = match App::start(config, Role::Runner(&agent), stop.cancel.clone().cancelled_owned()).await {
                 Ok(app) => app,
-                Err(AppError::Stopped) => return ExitCode::from(exit::INTERRUPTED),
+                Err(AppError::Stopped) => {
+                    say!("stopped before the session began");
+                    return ExitCode::from(exit::INTERRUPTED);
+                }
                 Err(failed) => return failed_to_start(&failed),
             };
             let code = self.session(&app, agent.clone(), input, look, &stop.cancel).await;

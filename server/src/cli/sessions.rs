@@ -8,7 +8,7 @@ use std::time::Duration;
 use ambit_config::Config;
 use ambit_core::SessionId;
 use ambit_core::session::Canceller;
-use ambit_orchestrator::{Desk, LookupError, Posted, Said, SessionView, wall_ms};
+use ambit_orchestrator::{Desk, Followed, LookupError, Posted, Said, SessionView, wall_ms};
 use ambit_store::{Clock, Order, Page, SessionRow, StoreError};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
@@ -247,8 +247,7 @@ impl Show {
         let line = |name: &str, value: String| out!("{name:<12}{value}");
         line("session", view.id.to_string());
         line("agent", format!("{} ({}, config {})", plain(&view.agent), short(&view.agent_version), view.config_revision));
-        let reason = view.verdict.map(|verdict| format!(" ({})", verdict.reason)).unwrap_or_default();
-        line("status", format!("{}{reason}", view.status));
+        line("status", ended(view));
         line("settlement", view.settlement.to_string());
         line("created", seconds_of(view.created_ms));
         line("time", format!("{:.1} s of {:.1} s", secs(view.elapsed_ms), secs(limits.deadline_ms)));
@@ -310,32 +309,7 @@ impl Tail {
             if self.json {
                 out!("{}", event_json(&event, self.id));
             } else {
-                let at = look.out(DIM, &format!("{:7.2}s", secs(event.at)));
-                match &event.said {
-                    Said::Value(data) if event.kind == "output_text.delta" => {
-                        // Whole lines: pieces of several seconds would stand between the events otherwise.
-                        text.push_str(data.get("delta").and_then(Value::as_str).unwrap_or_default());
-                        while let Some((line, rest)) = text.split_once('\n') {
-                            out!("{at} | {}", plain(line));
-                            text = rest.to_owned();
-                        }
-                    }
-                    Said::Value(_) => {
-                        if !text.is_empty() && event.kind == "model.finished" {
-                            out!("{at} | {}", plain(&std::mem::take(&mut text)));
-                        }
-                        match (describe(&event), event.kind) {
-                            (Some(said), _) => out!("{at} {said}"),
-                            (None, "session.started") => out!("{at} started"),
-                            (None, _) => {}
-                        }
-                    }
-                    Said::Session(view) => {
-                        let reason = view.verdict.map(|verdict| format!(" ({})", verdict.reason)).unwrap_or_default();
-                        let of = if event.kind.starts_with("settlement.") { view.settlement.as_str() } else { view.status };
-                        out!("{at} {of}{}", if event.kind.starts_with("settlement.") { String::new() } else { reason });
-                    }
-                }
+                lines(&event, &mut text, look);
             }
             if event.terminal || is_gone() {
                 break;
@@ -343,6 +317,38 @@ impl Tail {
         }
         Ok(ExitCode::from(exit::DONE))
     }
+}
+
+/// Shows an event. Text is kept until its line ends, or until something else happens.
+fn lines(event: &Followed, text: &mut String, look: Look) {
+    let at = look.out(DIM, &format!("{:7.2}s", secs(event.at)));
+    if let (Said::Value(data), "output_text.delta") = (&event.said, event.kind) {
+        text.push_str(data.get("delta").and_then(Value::as_str).unwrap_or_default());
+        while let Some((line, rest)) = text.split_once('\n') {
+            out!("{at} | {}", plain(line));
+            *text = rest.to_owned();
+        }
+        return;
+    }
+    if !text.is_empty() {
+        out!("{at} | {}", plain(&std::mem::take(text)));
+    }
+    match (&event.said, event.kind) {
+        (Said::Session(view), kind) if kind.starts_with("settlement.") => out!("{at} {}", view.settlement),
+        (Said::Session(view), _) => out!("{at} {}", ended(view)),
+        (Said::Value(_), "session.started") => out!("{at} started"),
+        (Said::Value(_), _) => {
+            if let Some(said) = describe(event) {
+                out!("{at} {said}");
+            }
+        }
+    }
+}
+
+/// Status and reason.
+fn ended(view: &SessionView) -> String {
+    let reason = view.verdict.map(|verdict| format!(" ({})", verdict.reason)).unwrap_or_default();
+    format!("{}{reason}", view.status)
 }
 
 impl Cancel {
@@ -368,8 +374,7 @@ impl Cancel {
         if self.json {
             out!("{}", serde_json::to_string_pretty(&SessionObject::of(&view, Include::default())).unwrap_or_default());
         } else {
-            let reason = view.verdict.map(|verdict| format!(" ({})", verdict.reason)).unwrap_or_default();
-            out!("{} {}{reason}", view.id, view.status);
+            out!("{} {}", view.id, ended(&view));
         }
         Ok(ExitCode::from(exit::DONE))
     }

@@ -14,3 +14,5 @@ mod kit;
 mod lease;
 #[cfg(test)]
 mod session;
+#[cfg(test)]
+mod visit;

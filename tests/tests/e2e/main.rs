@@ -6,6 +6,10 @@
 
 mod bad_input;
 mod cli;
+mod cli_doctor;
+mod cli_pages;
+mod cli_sessions;
+mod cli_terminal;
 mod crash;
 mod house;
 mod http_api;
