@@ -150,7 +150,7 @@ mod tests {
         let dead = parent.path().join("ambit-sample-dead");
         fs::create_dir_all(dead.join("deploy")).unwrap();
         fs::write(lock_of(&dead), "").unwrap();
-        // Killed before there were locks, and killed between the two.
+        // Killed between removing the one and the other, and between making them.
         fs::create_dir(parent.path().join("ambit-sample-old")).unwrap();
         fs::write(parent.path().join("ambit-sample-half.lock"), "").unwrap();
         fs::create_dir(parent.path().join("other")).unwrap();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ambit_config::{Config, Explanation, File, Sources, load, schema};
+use ambit_config::{Config, ConfigErrors, Explanation, File, Sources, load, schema};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -16,7 +16,11 @@ use crate::output::{out, say};
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Says whether it can be used, and everything that is wrong with it.
-    Check,
+    Check {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Prints every setting in force with its source; secrets as `***`.
     Show {
         /// As JSON, without sources.
@@ -57,12 +61,24 @@ impl ConfigCommand {
             out!("{}", schema());
             return ExitCode::from(exit::DONE);
         }
-        let config = match loaded(sources) {
-            Ok(config) => config,
-            Err(code) => return code,
+        let config = match (load(sources), self) {
+            (Ok(config), _) => config,
+            (Err(errors), Self::Check { json: true }) => {
+                out!("{}", serde_json::to_string_pretty(&refused(&errors)).unwrap_or_default());
+                return ExitCode::from(exit::CONFIG);
+            }
+            (Err(errors), _) => return told(&errors),
         };
         match self {
-            Self::Check => {
+            Self::Check { json: true } => {
+                let agents: Vec<&String> = config.agents().keys().collect();
+                let found = json!({
+                    "ok": true, "profile": config.profile(), "config_revision": config.revision(), "agents": agents,
+                    "notes": config.notices(), "problems": [],
+                });
+                out!("{}", serde_json::to_string_pretty(&found).unwrap_or_default());
+            }
+            Self::Check { json: false } => {
                 for notice in config.notices() {
                     say!("note: {notice}");
                 }
@@ -78,9 +94,9 @@ impl ConfigCommand {
                     return ExitCode::from(exit::USAGE);
                 }
             },
-            Self::Diff(diff) => match loaded(&diff.other(sources)) {
+            Self::Diff(diff) => match load(&diff.other(sources)) {
                 Ok(other) => diff.show(&other, &config),
-                Err(code) => return code,
+                Err(errors) => return told(&errors),
             },
             Self::Schema => {}
         }
@@ -88,11 +104,25 @@ impl ConfigCommand {
     }
 }
 
-fn loaded(sources: &Sources) -> Result<Config, ExitCode> {
-    load(sources).map_err(|errors| {
-        say!("{errors}");
-        ExitCode::from(exit::CONFIG)
-    })
+/// Everything that is wrong, for a person.
+fn told(errors: &ConfigErrors) -> ExitCode {
+    say!("{errors}");
+    ExitCode::from(exit::CONFIG)
+}
+
+/// Everything that is wrong, for a program.
+fn refused(errors: &ConfigErrors) -> Value {
+    let problems: Vec<Value> = errors
+        .problems
+        .iter()
+        .map(|problem| {
+            json!({
+                "place": problem.place.as_ref().map(ToString::to_string), "key": problem.key, "value": problem.value,
+                "reason": problem.reason, "hint": problem.hint,
+            })
+        })
+        .collect();
+    json!({"ok": false, "problems": problems, "more": errors.more})
 }
 
 impl Diff {

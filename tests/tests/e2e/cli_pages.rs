@@ -101,3 +101,14 @@ async fn two_configurations_are_told_apart() {
     launch.run(&["config", "diff", "--with-profile", "default"]).await.assert_code(0).assert_stderr("no difference");
     launch.run(&["config", "diff", "--with-profile", "nobody"]).await.assert_code(78).assert_stderr("nobody");
 }
+
+#[tokio::test]
+async fn a_program_can_read_what_is_wrong_with_a_configuration() {
+    let fine: Value = serde_json::from_str(&Launch::bare().run(&["config", "check", "--json"]).await.assert_code(0).stdout).unwrap();
+    assert_eq!((&fine["ok"], &fine["agents"]), (&json!(true), &json!(["ops"])), "{fine:#}");
+    let end = Launch::with("[default.limits]\nmodel_calls = 0\n").run(&["config", "check", "--json"]).await;
+    let wrong: Value = serde_json::from_str(&end.assert_code(78).stdout).unwrap();
+    let problem = &wrong["problems"][0];
+    assert_eq!((&wrong["ok"], &problem["place"], &problem["key"]), (&json!(false), &json!("ambit.toml:2"), &json!("limits.model_calls")));
+    assert!(problem["hint"].is_string(), "{wrong:#}");
+}

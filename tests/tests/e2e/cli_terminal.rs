@@ -95,6 +95,16 @@ async fn text_is_there_before_its_end_is() {
     provider.assert_clean();
 }
 
+#[tokio::test]
+async fn a_session_that_time_cut_off_has_the_exit_code_of_a_timeout() {
+    let setup = Setup::new("held ok").set("limits.deadline", "1500ms").set("limits.answer_reserve", "600ms");
+    let setup =
+        setup.set("models.primary.request", "800ms").set("models.primary.attempt", "700ms").set("models.primary.min_useful", "100ms");
+    let (launch, _provider, _tools) = setup.furnish().await;
+    let end = launch.run(&["run", AGENT, "hi"]).await;
+    assert!(end.assert_code(124).stdout.contains("[incomplete (deadline)"), "{}", end.stdout);
+}
+
 /// A write that is out when somebody leaves: once waits for it, twice does not.
 #[tokio::test]
 async fn the_first_interrupt_cancels_and_the_second_leaves_at_once() {
@@ -165,7 +175,7 @@ fn assert_no_sample(launch: &Launch) {
 
 fn samples(launch: &Launch) -> Vec<String> {
     let names = std::fs::read_dir(launch.folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.starts_with("ambit-sample-")).collect()
+    names.filter(|name| name.starts_with("ambit-demo-")).collect()
 }
 
 #[tokio::test]
