@@ -14,7 +14,7 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 
 /// How names of folders begin.
-const PREFIX: &str = "ambit-sample-";
+const PREFIX: &str = "ambit-demo-";
 /// How names of lock files end.
 const LOCK: &str = ".lock";
 /// Most folders swept at one start, so that a start stays quick; the rest follows at the next.
@@ -147,12 +147,12 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(1);
         let living = Sample::make_below(parent.path(), &mut rng).unwrap();
         // Killed: the folder and its lock file are there, and nobody holds the lock.
-        let dead = parent.path().join("ambit-sample-dead");
+        let dead = parent.path().join("ambit-demo-dead");
         fs::create_dir_all(dead.join("deploy")).unwrap();
         fs::write(lock_of(&dead), "").unwrap();
         // Killed between removing the one and the other, and between making them.
-        fs::create_dir(parent.path().join("ambit-sample-old")).unwrap();
-        fs::write(parent.path().join("ambit-sample-half.lock"), "").unwrap();
+        fs::create_dir(parent.path().join("ambit-demo-old")).unwrap();
+        fs::write(parent.path().join("ambit-demo-half.lock"), "").unwrap();
         fs::create_dir(parent.path().join("other")).unwrap();
 
         let second = Sample::make_below(parent.path(), &mut rng).unwrap();

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use ambit_config::Config;
 use ambit_core::session::Spent;
-use ambit_core::{Allowance, AttemptRecord, Money, SessionId};
+use ambit_core::{Allowance, AttemptRecord, Money};
 use ambit_orchestrator::{Decided, Decision, Left, RefusedCall, Replay, limits_json, settled};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::look::{DIM, Look, RED, YELLOW};
-use crate::cli::sessions::{close, open, secs, short};
+use crate::cli::sessions::{Which, close, open, secs, short};
 use crate::exit;
 use crate::http::rfc3339;
 use crate::output::{out, plain, say};
@@ -20,9 +20,9 @@ use crate::telemetry::logs;
 /// Which session.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The session.
+    /// The session, or `last` for the youngest.
     #[arg(value_name = "ID")]
-    id: SessionId,
+    id: Which,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -35,8 +35,12 @@ impl ReplayArgs {
             Ok(desk) => desk,
             Err(code) => return code,
         };
-        let retold = desk.replay(self.id).await;
-        close(desk, retold.map(|replay| self.tell(&replay, look))).await
+        let done = async {
+            let Some(id) = self.id.find(&desk).await? else { return Ok(ExitCode::from(exit::FAILURE)) };
+            desk.replay(id).await.map(|replay| self.tell(&replay, look))
+        };
+        let done = done.await;
+        close(desk, done).await
     }
 
     fn tell(&self, replay: &Replay, look: Look) -> ExitCode {

@@ -2,11 +2,13 @@
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ambit_config::Config;
 use ambit_core::SessionId;
+use ambit_core::id::InvalidSessionId;
 use ambit_core::session::Canceller;
 use ambit_orchestrator::{Desk, Followed, LookupError, Posted, Said, SessionView, wall_ms};
 use ambit_store::{Clock, Order, Page, SessionRow, StoreError};
@@ -76,9 +78,9 @@ enum Sorted {
 /// Which session, and how much of it.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// The session.
+    /// The session, or `last` for the youngest.
     #[arg(value_name = "ID")]
-    id: SessionId,
+    id: Which,
     /// With every step.
     #[arg(long)]
     steps: bool,
@@ -93,9 +95,9 @@ pub(crate) struct Show {
 /// Which session, and to which end.
 #[derive(Debug, Args)]
 pub(crate) struct Tail {
-    /// The session.
+    /// The session, or `last` for the youngest.
     #[arg(value_name = "ID")]
-    id: SessionId,
+    id: Which,
     /// Also what comes after the verdict.
     #[arg(long)]
     settlement: bool,
@@ -113,6 +115,40 @@ pub(crate) struct Cancel {
     /// The session as it then stands, as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// A session as a person names it. What acts on one takes its id alone: the youngest may be another by then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// This one.
+    Id(SessionId),
+    /// The youngest.
+    Last,
+}
+
+impl FromStr for Which {
+    type Err = InvalidSessionId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "last" { Ok(Self::Last) } else { text.parse().map(Self::Id) }
+    }
+}
+
+impl Which {
+    /// Its id; `None` if there is no session at all.
+    pub(crate) async fn find(self, desk: &Desk) -> Result<Option<SessionId>, LookupError> {
+        match self {
+            Self::Id(id) => Ok(Some(id)),
+            Self::Last => {
+                let page = Page { after: None, limit: NonZeroU32::MIN, order: Order::NewestFirst, status: None, agent: None, tenant: None };
+                let found = desk.list(page).await?.rows.first().map(|row| row.id);
+                if found.is_none() {
+                    say!("error: there is no session yet\nhint: `ambit run` makes one");
+                }
+                Ok(found)
+            }
+        }
+    }
 }
 
 impl SessionsCommand {
@@ -232,7 +268,8 @@ pub(crate) fn seconds_of(ms: u64) -> String {
 
 impl Show {
     async fn execute(&self, desk: &Desk) -> Result<ExitCode, LookupError> {
-        let view = desk.view(self.id, self.transcript).await?;
+        let Some(id) = self.id.find(desk).await? else { return Ok(ExitCode::from(exit::FAILURE)) };
+        let view = desk.view(id, self.transcript).await?;
         if self.json {
             let object = SessionObject::of(&view, Include { steps: self.steps, transcript: self.transcript });
             out!("{}", serde_json::to_string_pretty(&object).unwrap_or_default());
@@ -302,12 +339,13 @@ impl Show {
 
 impl Tail {
     async fn execute(&self, desk: &Desk, look: Look) -> Result<ExitCode, LookupError> {
-        let mut stream = desk.follow(self.id, self.settlement).await?;
+        let Some(id) = self.id.find(desk).await? else { return Ok(ExitCode::from(exit::FAILURE)) };
+        let mut stream = desk.follow(id, self.settlement).await?;
         let mut text = String::new();
         // Ends with the session's last event, or with whoever reads.
         while let Some(event) = stream.next().await? {
             if self.json {
-                out!("{}", event_json(&event, self.id));
+                out!("{}", event_json(&event, id));
             } else {
                 lines(&event, &mut text, look);
             }

@@ -49,6 +49,7 @@ async fn ids_and_filters_that_cannot_be_are_refused() {
         &["sessions", "list", "--status", "done"],
         &["sessions", "list", "--order", "up"],
         &["sessions", "list", "--after", "x"],
+        &["sessions", "cancel", "last"],
         &["sessions"],
         &["replay"],
     ] {
@@ -61,6 +62,14 @@ async fn ids_and_filters_that_cannot_be_are_refused() {
         launch.run(arguments).await.assert_code(1).assert_stderr("does not exist").assert_stderr("hint:");
     }
     launch.run(&["sessions", "list", "--limit", "100"]).await.assert_code(0);
+    let last = json_of(&launch.run(&["sessions", "show", "last", "--json"]).await);
+    let second = json_of(&launch.run(&["run", "ops", "hi", "--json"]).await);
+    assert_ne!(last["id"], second["id"]);
+    for arguments in [&["sessions", "show", "last", "--json"][..], &["replay", "last", "--json"]] {
+        let found = json_of(&launch.run(arguments).await);
+        assert!(found["id"] == second["id"] || found["session_id"] == second["id"], "{found:#}");
+    }
+    launch.run(&["sessions", "tail", "last"]).await.assert_code(0);
 }
 
 #[tokio::test]

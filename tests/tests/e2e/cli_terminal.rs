@@ -97,9 +97,7 @@ async fn text_is_there_before_its_end_is() {
 
 #[tokio::test]
 async fn a_session_that_time_cut_off_has_the_exit_code_of_a_timeout() {
-    let setup = Setup::new("held ok").set("limits.deadline", "1500ms").set("limits.answer_reserve", "600ms");
-    let setup =
-        setup.set("models.primary.request", "800ms").set("models.primary.attempt", "700ms").set("models.primary.min_useful", "100ms");
+    let setup = Setup::new("held ok").set(&format!("agents.{AGENT}.limits.deadline"), "1500ms");
     let (launch, _provider, _tools) = setup.furnish().await;
     let end = launch.run(&["run", AGENT, "hi"]).await;
     assert!(end.assert_code(124).stdout.contains("[incomplete (deadline)"), "{}", end.stdout);
