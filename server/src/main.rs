@@ -10,6 +10,7 @@ mod exit;
 mod http;
 mod listener;
 mod output;
+mod stall;
 mod telemetry;
 
 use std::process::ExitCode;
