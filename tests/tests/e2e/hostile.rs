@@ -29,7 +29,7 @@ async fn connect(house: &House) -> TcpStream {
 async fn rest(mut socket: TcpStream) -> String {
     let mut said = Vec::new();
     let read = async {
-        let mut piece = [0; 16 * 1024];
+        let mut piece = vec![0; 16 * 1024];
         while let Ok(n @ 1..) = socket.read(&mut piece).await {
             said.extend_from_slice(&piece[..n]);
         }
@@ -117,7 +117,7 @@ async fn heads_that_contradict_themselves() {
         ("x-bad : a\r\n".to_owned(), 400),
         ("x\u{7f}: a\r\n".to_owned(), 400),
         (" folded: a\r\n".to_owned(), 400),
-        (format!("x-many: 1\r\n").repeat(HEADERS_MAX + 1), 431),
+        ("x-many: 1\r\n".repeat(HEADERS_MAX + 1), 431),
         (format!("host: {}\r\n", address(&house.ambit)), 403),
     ] {
         let said = send(&house, (post(&house, &head) + &body).as_bytes()).await;
