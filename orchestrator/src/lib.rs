@@ -6,10 +6,13 @@
 mod agent;
 mod clock;
 mod content;
+mod continued;
 mod driver;
 mod error;
 mod follow;
+mod housekeeping;
 mod ids;
+mod keyed;
 mod notice;
 mod orchestrator;
 mod progress;

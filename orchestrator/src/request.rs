@@ -25,11 +25,11 @@ pub struct SessionRequest {
     pub input: Vec<Arc<str>>,
     /// True if the input quotes what others said: calls that act are then held back as the agent's `taint` says.
     pub tainted: bool,
-    /// The session that this one continues.
+    /// The session that this one continues: its inputs and its answer come first, as far as there is room.
     pub previous: Option<SessionId>,
-    /// The key under which the caller may ask again, with the digest of what it asks for.
+    /// The key under which the caller may ask again, with the digest of what it asks for. The start is then durable.
     pub idempotency: Option<IdempotencyKey>,
-    /// True if its texts are deleted once it is closed.
+    /// True if its texts are deleted once it is closed; whoever reads its stream is given half a minute to end.
     pub forget: bool,
     /// The caller's place in a distributed trace.
     pub trace: Option<TraceParent>,
@@ -49,7 +49,8 @@ pub struct SessionRequest {
     pub arrived: Instant,
     /// Milliseconds that the caller's headers leave, clamped to the agent's limit.
     pub header_deadline_ms: Option<u64>,
-    /// True if somebody may read along while it runs: text then goes into the journal in pieces as it arrives.
+    /// True if somebody may read along while it runs: text then goes into the journal in pieces as it arrives, and an
+    /// idempotency key whose session still runs gives that session rather than a refusal.
     pub heard: bool,
     /// True if the start must survive a loss of power before it is acknowledged (202, idempotency keys).
     pub durable: bool,
@@ -92,6 +93,8 @@ pub struct LimitsWish {
     pub total_tokens: Option<u64>,
     /// Dollars.
     pub cost_usd: Option<f64>,
+    /// Output tokens of one model call; above the agent's it changes nothing, since callers name it without knowing that.
+    pub output_tokens_per_call: Option<u64>,
 }
 
 /// One wish that goes beyond what the agent allows, or below what makes sense.
@@ -131,6 +134,9 @@ impl LimitsWish {
         limits.model_attempts = count(narrow(Axis::ModelAttempts, self.model_attempts, agent.model_attempts.into()));
         limits.tool_attempts = count(narrow(Axis::ToolAttempts, self.tool_attempts, agent.tool_attempts.into()));
         limits.total_tokens = narrow(Axis::TotalTokens, self.total_tokens, agent.total_tokens);
+        if let Some(wished) = self.output_tokens_per_call {
+            limits.output_tokens_per_call = count(wished.clamp(1, agent.output_tokens_per_call.into()));
+        }
         if let Some(wished) = self.cost_usd {
             if wished > agent.cost_usd.usd() {
                 refusals.push(LimitRefusal { axis: Axis::CostUsd, wished, allowed: agent.cost_usd.usd() });
@@ -173,6 +179,15 @@ mod tests {
         let past = LimitsWish { model_calls: Some(9), deadline_ms: Some(45_001), cost_usd: Some(1.5), ..LimitsWish::default() };
         let axes: Vec<_> = past.apply(&Limits::DEFAULT).unwrap_err().into_iter().map(|refusal| refusal.axis).collect();
         assert_eq!(axes, [Axis::Deadline, Axis::ModelCalls, Axis::CostUsd]);
+    }
+
+    #[test]
+    fn fewer_output_tokens_are_had_and_more_change_nothing() {
+        let agent = Limits::DEFAULT.output_tokens_per_call;
+        for (wished, had) in [(0, 1), (7, 7), (agent.into(), agent), (u64::from(agent) + 1, agent)] {
+            let wish = LimitsWish { output_tokens_per_call: Some(wished), ..LimitsWish::default() };
+            assert_eq!(wish.apply(&Limits::DEFAULT).unwrap().output_tokens_per_call, had, "{wished}");
+        }
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(crate) fn writer_options(options: &StoreOptions) -> SqliteConnectOptions {
         .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         .pragma("journal_size_limit", WAL_BYTES_KEPT)
         .pragma("cache_size", WRITER_CACHE)
+        // What is deleted is overwritten, not left in free pages: deleting is rare, and a text that has gone has gone.
+        .pragma("secure_delete", "ON")
         .thread_name(|_| "ambit-store".to_owned())
         .disable_statement_logging();
     match options.pages_max {
@@ -111,7 +113,11 @@ async fn migrate(connection: &mut SqliteConnection) -> Result<(), StoreError> {
 
 async fn run(connection: &mut SqliteConnection) -> Result<(), StoreError> {
     // One line a file of `migrations/`; a file that was released is never changed.
-    let migrations = [(1, "journal", include_str!("../migrations/0001_journal.sql"))];
+    let migrations = [
+        (1, "journal", include_str!("../migrations/0001_journal.sql")),
+        (2, "idempotency", include_str!("../migrations/0002_idempotency.sql")),
+        (3, "forgetting", include_str!("../migrations/0003_forgetting.sql")),
+    ];
     let migrator = Migrator::with_migrations(
         migrations
             .into_iter()

@@ -65,6 +65,9 @@ pub enum StoreError {
         /// Which session.
         session: SessionId,
     },
+    /// The key under which the session was to begin is taken.
+    #[error("the idempotency key is taken")]
+    KeyTaken,
     /// There is no such session.
     #[error("session `{session}` does not exist")]
     NotFound {
@@ -133,7 +136,9 @@ impl StoreError {
             | Self::QueueFull
             | Self::ReadersBusy => ErrorKind::Unavailable,
             Self::Schema { .. } | Self::Options { .. } | Self::TooLarge { .. } => ErrorKind::Invalid,
-            Self::NotOwner { .. } | Self::Exists { .. } | Self::SessionClosed { .. } | Self::NodeInUse { .. } => ErrorKind::Conflict,
+            Self::NotOwner { .. } | Self::Exists { .. } | Self::KeyTaken | Self::SessionClosed { .. } | Self::NodeInUse { .. } => {
+                ErrorKind::Conflict
+            }
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::InboxFull { .. } => ErrorKind::LimitReached,
             Self::DrainTimeout => ErrorKind::DeadlineExceeded,
@@ -156,7 +161,9 @@ impl StoreError {
             | Self::ReadersBusy
             | Self::Closed
             | Self::DrainTimeout => Origin::Store,
-            Self::NotFound { .. } | Self::SessionClosed { .. } | Self::InboxFull { .. } | Self::Options { .. } => Origin::Caller,
+            Self::NotFound { .. } | Self::KeyTaken | Self::SessionClosed { .. } | Self::InboxFull { .. } | Self::Options { .. } => {
+                Origin::Caller
+            }
             Self::NotOwner { .. } | Self::Exists { .. } | Self::NodeInUse { .. } | Self::TooLarge { .. } | Self::Internal(_) => Origin::Us,
         }
     }
@@ -180,6 +187,7 @@ impl StoreError {
             Self::DrainTimeout => Some("the disk was too slow; sessions are taken up again from what was committed"),
             Self::NotOwner { .. }
             | Self::Exists { .. }
+            | Self::KeyTaken
             | Self::NotFound { .. }
             | Self::SessionClosed { .. }
             | Self::InboxFull { .. }

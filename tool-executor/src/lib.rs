@@ -30,5 +30,6 @@ pub use options::{
     McpOptions, PolicyOverride, RetryDelays, ToolKind, ToolOptions, ToolPolicy,
 };
 pub use output::{cap::Capped, cap::cap, clean::clean, fence::fence};
+pub use prepare::json::canonical;
 pub use prepare::{Declaration, Offer, Prepared};
 pub use result::refusal_text;

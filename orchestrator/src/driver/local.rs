@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ambit_core::limit::IDEMPOTENCY_KEPT_MS;
 use ambit_core::session::{
     Canceller, Command, Decision, Event, Finding, FinishReason, Heard, ModelFault, PreparedCall, Reply, TurnCall, fingerprint,
 };
 use ambit_core::signal::{Signal, Subject};
 use ambit_core::{Allowance, Axis, Gate, Reason, SessionId, Status, Step, ToolCode, ToolResult, Verdict};
 use ambit_model_gateway::{Admission, ModelOutcome, Turn};
-use ambit_store::{Append, Content, Lease, MessageId, Need, Record, RecordKind, RowUpdate, StoreError};
+use ambit_store::{Append, Content, KeyFate, Lease, MessageId, Need, Record, RecordKind, RowUpdate, StoreError};
 use ambit_tool_executor::ToolOutcome;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
@@ -30,7 +31,7 @@ use crate::driver::{Equipment, Shared};
 use crate::progress::Progress;
 use crate::record::{self, Note};
 use crate::rendered::{Fencing, Rendered};
-use crate::view::{Around, SessionView};
+use crate::view::{Around, CUT, LEFT_OUT, SessionView};
 
 /// Most characters of a failure's words that are kept.
 const FAILURE_CHARS: usize = 500;
@@ -141,6 +142,8 @@ impl Session {
         // Limits can be so tight that the first record holds the verdict already.
         if let Some(verdict) = self.progress.verdict().copied() {
             self.told_first(&verdict);
+        } else if self.seq == 1 && self.progress.machine.started().continues.is_some_and(|continues| continues.left_out > 0) {
+            self.shortened(LEFT_OUT);
         }
         self.execute(commands);
         // One timer for the whole session, moved only when the machine wants to be woken at another moment.
@@ -357,6 +360,7 @@ impl Session {
             verdict_ms: fell.map(|_| wall),
             closed_ms: closed.then_some(wall),
             release: closed,
+            key: Some(key_fate(self.progress.verdict(), closed.then_some(wall))),
             ..RowUpdate::default()
         })
     }
@@ -474,7 +478,7 @@ impl Session {
                     let mut rendered = self.rendered.take().unwrap_or_else(|| Box::new(Rendered::new(&self.progress.machine, &self.texts)));
                     let fencing = Fencing { trusted: &self.equipment.trusted, marker: self.marker };
                     if rendered.catch_up(&self.progress.machine, &self.texts, &fencing) {
-                        self.shortened();
+                        self.shortened(CUT);
                     }
                     let model = ModelStep {
                         step,
@@ -532,10 +536,10 @@ impl Session {
         }
     }
 
-    /// Older tool outputs were cut to make room: labelled in the answer, seen in the stream, counted.
-    fn shortened(&mut self) {
+    /// Something older was cut to make room: labelled in the answer, seen in the stream, counted.
+    fn shortened(&mut self, reason: &'static str) {
         let (agent, capability) = (self.equipment.agent.name.clone(), Arc::<str>::from("context"));
-        let (mode, reason) = ("shortened", "older tool outputs were cut to make room");
+        let mode = "shortened";
         self.emit(&Signal::SessionDegraded { agent, capability: capability.clone(), mode, reason });
         self.note(&Note::Degraded { capability, mode: mode.into(), reason: reason.into() }, Vec::new());
     }
@@ -611,6 +615,15 @@ impl Session {
         let code = if sent { ToolCode::OutcomeUnknown } else { ToolCode::ToolError };
         Event::ToolFinished { step, attempts, result: ToolResult::bare(code) }
     }
+}
+
+/// What becomes of the key under which a session was begun: where nothing was done, whoever asks again is to be served
+/// anew; else the answer is kept for a day from the close.
+pub(crate) fn key_fate(verdict: Option<&Verdict>, closed_ms: Option<u64>) -> KeyFate {
+    if verdict.is_some_and(|verdict| verdict.untouched && verdict.answer.is_none()) {
+        return KeyFate::Released;
+    }
+    KeyFate::Done { until_ms: closed_ms.map(|closed| closed.saturating_add(IDEMPOTENCY_KEPT_MS)) }
 }
 
 /// What is left of a limit, from 0 to 1.

@@ -112,11 +112,11 @@ impl Run {
             agent,
             input: vec![input.into()],
             tainted: false,
-        previous: None,
-        idempotency: None,
-        forget: false,
-        trace: None,
-        limits: LimitsWish::default(),
+            previous: None,
+            idempotency: None,
+            forget: false,
+            trace: None,
+            limits: LimitsWish::default(),
             tools_allow: None,
             tools_deny: Vec::new(),
             on_limit: OnLimit::Answer,
@@ -214,13 +214,17 @@ fn refusal_code(refused: &StartError) -> u8 {
     match refused {
         StartError::Saturated(_) | StartError::Overloaded { .. } => exit::SATURATED,
         StartError::Store(_) | StartError::ShuttingDown => exit::UNAVAILABLE,
-        StartError::DeadlineExceeded => exit::DEADLINE,
+        StartError::DeadlineExceeded | StartError::DeadlineTooShort { .. } => exit::DEADLINE,
         StartError::AgentNotFound { .. }
         | StartError::UnknownTools { .. }
         | StartError::LimitsTooHigh(_)
         | StartError::PromptTooLarge { .. }
-        | StartError::ContextTooLong { .. } => exit::USAGE,
-        StartError::NoChain { .. } | StartError::Interrupted => exit::FAILURE,
+        | StartError::ContextTooLong { .. }
+        | StartError::IdempotencyKeyReused
+        | StartError::PreviousNotFound { .. }
+        | StartError::PreviousUnusable { .. } => exit::USAGE,
+        StartError::IdempotencyInProgress { .. } => exit::UNAVAILABLE,
+        StartError::NoChain { .. } | StartError::Interrupted | StartError::Unreadable(_) => exit::FAILURE,
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ambit_config::Config;
 use ambit_core::limit::SETTLEMENT_MS_MAX;
+use ambit_orchestrator::wall_ms;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -54,6 +55,7 @@ pub(crate) async fn serve(config: Arc<Config>) -> ExitCode {
         request: config.request().0,
         address: Arc::new(OnceLock::from(api_listener.1)),
         rng: app.rng.clone(),
+        since_ms: wall_ms(),
     };
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();

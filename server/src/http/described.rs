@@ -17,6 +17,9 @@ pub(crate) struct SessionRequestDoc {
     agent: String,
     /// What the agent is asked.
     input: InputDoc,
+    /// The session to go on from: its inputs and its answer come first.
+    #[schema(nullable = false)]
+    previous_session_id: Option<String>,
     /// Tighter limits; absent ones are the agent's.
     #[schema(nullable = false)]
     limits: Option<LimitsRequestDoc>,

@@ -7,6 +7,9 @@ mod described;
 mod document;
 mod front;
 mod health;
+mod idempotency;
+mod json;
+mod openai;
 mod pages;
 mod problem;
 mod sessions;
@@ -50,6 +53,8 @@ pub(crate) struct Api {
     /// Where the API listens, once it does.
     pub(crate) address: Arc<OnceLock<SocketAddr>>,
     pub(crate) rng: Arc<Mutex<StdRng>>,
+    /// Since when this process offers its agents, milliseconds since 1970.
+    pub(crate) since_ms: u64,
 }
 
 impl Api {
@@ -92,7 +97,7 @@ impl Api {
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Ambit", description = "Runs tool-using agents that always stop: on time, within budget, with every side effect accounted for."),
-    tags((name = "sessions", description = "Bounded runs of agents"), (name = "catalog", description = "What is configured"), (name = "health", description = "What machines ask")),
+    tags((name = "sessions", description = "Bounded runs of agents"), (name = "catalog", description = "What is configured"), (name = "health", description = "What machines ask"), (name = "openai", description = "The same sessions in OpenAI's shapes")),
 )]
 struct Doc;
 
@@ -107,6 +112,13 @@ fn documented() -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(catalog::agent))
         .routes(routes!(catalog::tools))
         .routes(routes!(catalog::profiles))
+        .routes(routes!(openai::responses::create))
+        .routes(routes!(openai::responses::get, openai::responses::delete))
+        .routes(routes!(openai::responses::cancel))
+        .routes(routes!(openai::responses::input_items::input_items))
+        .routes(routes!(openai::chat::create))
+        .routes(routes!(openai::models::list))
+        .routes(routes!(openai::models::get))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
         .routes(routes!(health::version))
@@ -150,10 +162,7 @@ fn finish(routes: Router<Api>, api: Api) -> Router {
 }
 
 /// Paths of the API's contract that are not built yet, and what they are for.
-const NOT_BUILT: [(&str, &str); 9] = [
-    ("/v1/responses", "OpenAI responses are"),
-    ("/v1/chat/completions", "OpenAI chat completions are"),
-    ("/v1/models", "the OpenAI list of models is"),
+const NOT_BUILT: [(&str, &str); 6] = [
     ("/v1/attention", "the list of effects that need a person is"),
     ("/v1/audit", "the audit log is"),
     ("/v1/health", "the health of capabilities is"),

@@ -15,6 +15,8 @@ use utoipa::ToSchema;
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// When to come back after a refusal for load.
 const OVERLOADED_RETRY: Duration = Duration::from_secs(1);
+/// Where a request names the session that it continues.
+const PREVIOUS: &str = "/previous_session_id";
 /// When to come back to a server that is being replaced.
 const SHUTDOWN_RETRY: Duration = Duration::from_secs(2);
 /// Most errors told of one request: enough to mend it, and no answer is much larger than what asked for it.
@@ -35,6 +37,8 @@ pub(crate) enum Code {
     MethodNotAllowed,
     AgentNotFound,
     SessionNotFound,
+    IdempotencyInProgress,
+    IdempotencyKeyReused,
     PayloadTooLarge,
     UnsupportedMediaType,
     Saturated,
@@ -59,6 +63,8 @@ impl Code {
             Self::MethodNotAllowed => "METHOD_NOT_ALLOWED",
             Self::AgentNotFound => "AGENT_NOT_FOUND",
             Self::SessionNotFound => "SESSION_NOT_FOUND",
+            Self::IdempotencyInProgress => "IDEMPOTENCY_IN_PROGRESS",
+            Self::IdempotencyKeyReused => "IDEMPOTENCY_KEY_REUSED",
             Self::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
             Self::UnsupportedMediaType => "UNSUPPORTED_MEDIA_TYPE",
             Self::Saturated => "SATURATED",
@@ -80,6 +86,8 @@ impl Code {
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::NotFound | Self::AgentNotFound | Self::SessionNotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::IdempotencyInProgress => StatusCode::CONFLICT,
+            Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Saturated | Self::Overloaded | Self::ShuttingDown | Self::ModelUnavailable | Self::StoreUnavailable => {
@@ -101,6 +109,8 @@ impl Code {
             Self::MethodNotAllowed => "This method is not offered here",
             Self::AgentNotFound => "There is no such agent",
             Self::SessionNotFound => "There is no such session",
+            Self::IdempotencyInProgress => "The first request with this key is not done yet",
+            Self::IdempotencyKeyReused => "The key was used for another request",
             Self::PayloadTooLarge => "The body is larger than allowed",
             Self::UnsupportedMediaType => "The body is not JSON",
             Self::Saturated => "Every permit for a model call is taken",
@@ -126,6 +136,8 @@ impl Code {
             Self::MethodNotAllowed => ("invalid_request_error", "method_not_allowed"),
             Self::AgentNotFound => ("invalid_request_error", "model_not_found"),
             Self::SessionNotFound => ("invalid_request_error", "session_not_found"),
+            Self::IdempotencyInProgress => ("invalid_request_error", "idempotency_in_progress"),
+            Self::IdempotencyKeyReused => ("invalid_request_error", "idempotency_key_reused"),
             Self::PayloadTooLarge => ("invalid_request_error", "payload_too_large"),
             Self::UnsupportedMediaType => ("invalid_request_error", "unsupported_media_type"),
             Self::Saturated | Self::Overloaded => ("server_error", "server_overloaded"),
@@ -141,7 +153,9 @@ impl Code {
     /// When to come back, where nothing tells better; `None` where a retry does not help.
     const fn retry_after(self) -> Option<Duration> {
         match self {
-            Self::Saturated | Self::Overloaded | Self::ModelUnavailable | Self::StoreUnavailable => Some(OVERLOADED_RETRY),
+            Self::Saturated | Self::Overloaded | Self::ModelUnavailable | Self::StoreUnavailable | Self::IdempotencyInProgress => {
+                Some(OVERLOADED_RETRY)
+            }
             Self::ShuttingDown => Some(SHUTDOWN_RETRY),
             Self::InvalidRequest
             | Self::LimitsTooHigh
@@ -152,6 +166,7 @@ impl Code {
             | Self::MethodNotAllowed
             | Self::AgentNotFound
             | Self::SessionNotFound
+            | Self::IdempotencyKeyReused
             | Self::PayloadTooLarge
             | Self::UnsupportedMediaType
             | Self::ModelRejected
@@ -303,6 +318,23 @@ impl Problem {
         Self::of_lookup(failed).for_good().session(id)
     }
 
+    /// The same for a form of request that has its members elsewhere.
+    pub(crate) fn pointing(mut self, place: impl Fn(&str) -> String) -> Self {
+        for error in &mut self.errors {
+            let moved = place(&error.pointer);
+            self.detail = self.detail.replace(&format!("`{}`", error.pointer), &format!("`{moved}`"));
+            error.pointer = moved;
+        }
+        self.error.message.clone_from(&self.detail);
+        self.error.param = self.error.param.map(|pointer| place(&pointer));
+        self
+    }
+
+    /// The member `error`, for streams that are under way.
+    pub(crate) const fn openai(&self) -> &OpenAiError {
+        &self.error
+    }
+
     #[cfg(test)]
     pub(crate) const fn code(&self) -> Code {
         self.code
@@ -350,11 +382,35 @@ impl Problem {
                 Self::new(Code::ContextTooLong, format!("the prompt needs about {tokens} tokens, the model's window has {window}"))
             }
             StartError::DeadlineExceeded => Self::new(Code::DeadlineExceeded, "the deadline had passed on arrival; nothing was sent"),
+            StartError::DeadlineTooShort { left_ms, needed_ms } => Self::new(
+                Code::DeadlineExceeded,
+                format!("the deadline leaves {left_ms} ms, and no model is called with less than {needed_ms} ms; nothing was sent"),
+            ),
+            StartError::IdempotencyInProgress { session, left } => {
+                let problem = Self::new(Code::IdempotencyInProgress, "the session of this idempotency key still runs").retry_after(*left);
+                match session {
+                    Some(id) => problem.session(*id),
+                    None => problem,
+                }
+            }
+            StartError::IdempotencyKeyReused => Self {
+                errors: vec![FieldError {
+                    detail: "was used for another request; each request needs a key of its own".into(),
+                    pointer: "idempotency-key".into(),
+                }],
+                ..Self::new(Code::IdempotencyKeyReused, "the idempotency key was used for another request, with another body")
+            },
+            StartError::PreviousNotFound { id } => {
+                let detail = format!("session `{id}` does not exist");
+                let errors = vec![FieldError { detail: detail.clone(), pointer: PREVIOUS.into() }];
+                Self { errors, ..Self::new(Code::SessionNotFound, detail) }
+            }
+            StartError::PreviousUnusable { .. } => Self::invalid(vec![FieldError { detail: failed.to_string(), pointer: PREVIOUS.into() }]),
             StartError::Saturated(refusal) => Self::new(Code::Saturated, refusal.to_string()).retry_after(refusal.retry_after),
             StartError::Overloaded { max } => Self::overloaded(*max),
             StartError::ShuttingDown => Self::shutting_down(),
             StartError::Store(failed) => Self::of_store(failed),
-            StartError::NoChain { .. } | StartError::Interrupted => {
+            StartError::Unreadable(_) | StartError::NoChain { .. } | StartError::Interrupted => {
                 Self::new(Code::Internal, "the session could not be started").because(failed)
             }
         }

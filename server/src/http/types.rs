@@ -42,6 +42,12 @@ pub(crate) struct SessionObject {
     #[schema(value_type = SettlementState)]
     settlement: &'static str,
     #[schema(format = DateTime)]
+    /// What a reader of the answer should know about it; none so far.
+    flags: Vec<String>,
+    /// What a person has to do for it to go on; none so far.
+    required_actions: Vec<String>,
+    /// The session that it continues.
+    previous_session_id: Option<String>,
     created_at: String,
     #[schema(format = DateTime)]
     deadline_at: String,
@@ -154,6 +160,9 @@ pub(crate) struct SpentObject {
 /// Who answered.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct ServedBy {
+    /// What the provider calls the model; null for a session of an earlier version, which did not keep it.
+    model: Option<String>,
+    /// Name of the target.
     target: String,
     /// Place in the chain, from 0.
     position: u32,
@@ -272,8 +281,9 @@ impl SessionObject {
                 overhead_ms: view.overhead_ms,
             },
             served_by: view.served_by.as_ref().map(|target| ServedBy {
+                model: view.served_by_model.as_deref().map(str::to_owned),
                 target: target.to_string(),
-                position: 0,
+                position: view.served_by_position,
                 source: "model",
                 age_s: None,
             }),
@@ -295,6 +305,9 @@ impl SessionObject {
                 needs_attention: view.effects.needs_attention,
             },
             settlement: view.settlement.as_str(),
+            flags: Vec::new(),
+            required_actions: Vec::new(),
+            previous_session_id: view.previous.map(|id| id.to_string()),
             created_at: rfc3339(view.created_ms),
             deadline_at: rfc3339(view.deadline_ms),
             verdict_at: view.verdict_ms.map(rfc3339),

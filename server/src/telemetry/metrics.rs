@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ambit_core::signal::{DependencyKind, RetryRefusal, Signal, Timer};
+use ambit_core::signal::{DependencyKind, IdempotencyOutcome, RetryRefusal, Signal, Timer};
 use ambit_core::{Axis, Settlement, Status, ToolCode};
 use ambit_store::{OpKind, OpObserver, OpOutcome};
 use prometheus::core::Collector;
@@ -55,6 +55,7 @@ pub(crate) struct Metrics {
     tool_truncated: IntCounterVec,
     tool_unknown: IntCounterVec,
     degraded: IntCounterVec,
+    idempotency: IntCounterVec,
     degraded_sessions: IntCounterVec,
     load_shed: IntCounterVec,
     http_requests: IntCounterVec,
@@ -189,6 +190,7 @@ impl Metrics {
                 "Calls of which nobody can say whether they took effect",
                 &["tool"],
             )?,
+            idempotency: counters(r, "ambit_idempotency_total", "Requests with an idempotency key", &["outcome"])?,
             degraded_sessions: counters(
                 r,
                 "ambit_degraded_sessions_total",
@@ -254,6 +256,9 @@ impl Metrics {
             for kind in ["input", "output"] {
                 self.tokens.with_label_values(&[target, kind]);
             }
+        }
+        for outcome in IdempotencyOutcome::ALL {
+            self.idempotency.with_label_values(&[outcome.as_str()]);
         }
         for reason in RetryRefusal::ALL {
             self.retries_refused.with_label_values(&["model", reason.as_str()]);
@@ -332,6 +337,7 @@ impl Metrics {
                     self.tool_unknown.with_label_values(&[tool]).inc();
                 }
             }
+            Signal::Idempotency { outcome } => self.idempotency.with_label_values(&[outcome.as_str()]).inc(),
             Signal::Truncated { tool, .. } => self.tool_truncated.with_label_values(&[tool]).inc(),
             Signal::SessionDegraded { agent, mode, .. } => self.degraded_sessions.with_label_values(&[&**agent, *mode]).inc(),
             Signal::Degraded { capability, mode, .. } => self.degraded.with_label_values(&[&**capability, *mode]).inc(),

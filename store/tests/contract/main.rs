@@ -7,6 +7,10 @@ mod faults;
 #[cfg(test)]
 mod follow;
 #[cfg(test)]
+mod forget;
+#[cfg(test)]
+mod idempotency;
+#[cfg(test)]
 mod inbox;
 #[cfg(test)]
 mod kit;

@@ -5,15 +5,19 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod bad_input;
+mod chat;
 mod cli;
+mod clients;
 mod connections;
 mod crash;
 mod fuzz;
 mod hostile;
 mod house;
 mod http_api;
+mod keep;
 mod kit;
 mod load;
 mod mcp;
 mod provider;
+mod responses;
 mod tools;
