@@ -11,6 +11,7 @@ mod http;
 mod listener;
 mod output;
 mod sample;
+mod stall;
 mod telemetry;
 
 use std::process::ExitCode;
