@@ -16,14 +16,16 @@ mod progress;
 mod record;
 mod rendered;
 mod request;
+mod setup;
 mod stream;
+mod tighten;
 mod view;
 
 pub use agent::Agent;
 pub use clock::{SessionClock, wall_ms};
 pub use content::{body_of, digest_of};
 pub use driver::live::Timeline;
-pub use error::{LookupError, StartError};
+pub use error::{LookupError, StartError, Untightened};
 pub use follow::{Followed, Said, SessionStream};
 pub use orchestrator::{CancelOnDrop, Orchestrator, OrchestratorOptions, Quiescence, Running, Sessions};
 pub use progress::StepTally;
@@ -31,5 +33,7 @@ pub use record::Unreadable;
 pub use request::{
     IdempotencyKey, LimitRefusal, LimitsWish, METADATA_KEY_MAX, METADATA_PAIRS_MAX, METADATA_VALUE_MAX, SessionRequest, TraceParent,
 };
+pub use setup::{Agents, Setup};
 pub use stream::{Cursor, EventId, Remaining, limits_json};
+pub use tighten::Tightened;
 pub use view::{Degradation, EffectCounts, FailureView, Line, SessionView};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ambit_core::session::{OnLimit, Principal};
 use ambit_core::{Axis, Digest, Limits, Money, SessionId};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::agent::Agent;
@@ -75,8 +76,9 @@ pub struct TraceParent {
     pub sampled: bool,
 }
 
-/// Limits as a caller wishes them; absent means the agent's.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// Limits as a caller wishes them; absent means those that hold already.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LimitsWish {
     /// Milliseconds.
     pub deadline_ms: Option<u64>,
@@ -140,6 +142,24 @@ impl LimitsWish {
         }
         if refusals.is_empty() { Ok(fitted(limits)) } else { Err(refusals) }
     }
+
+    /// The same, where a wish that is too high changes nothing.
+    #[must_use]
+    pub(crate) fn within(&self, limits: &Limits) -> Limits {
+        let Self { deadline_ms, model_calls, tool_calls, model_attempts, tool_attempts, total_tokens, cost_usd } = *self;
+        let count = |wish: Option<u64>, limit: u32| wish.and_then(|wish| u32::try_from(wish).ok()).unwrap_or(limit);
+        let wished = Limits {
+            deadline_ms: deadline_ms.unwrap_or(limits.deadline_ms),
+            model_calls: count(model_calls, limits.model_calls),
+            tool_calls: count(tool_calls, limits.tool_calls),
+            model_attempts: count(model_attempts, limits.model_attempts),
+            tool_attempts: count(tool_attempts, limits.tool_attempts),
+            total_tokens: total_tokens.unwrap_or(limits.total_tokens),
+            cost_usd: cost_usd.map_or(limits.cost_usd, Money::from_usd),
+            ..*limits
+        };
+        fitted(limits.tightened_by(&wished))
+    }
 }
 
 /// A deadline below the agent's keeps its proportions: the answer reserve is at most a quarter of it.
@@ -173,6 +193,15 @@ mod tests {
         let past = LimitsWish { model_calls: Some(9), deadline_ms: Some(45_001), cost_usd: Some(1.5), ..LimitsWish::default() };
         let axes: Vec<_> = past.apply(&Limits::DEFAULT).unwrap_err().into_iter().map(|refusal| refusal.axis).collect();
         assert_eq!(axes, [Axis::Deadline, Axis::ModelCalls, Axis::CostUsd]);
+    }
+
+    #[test]
+    fn a_wish_that_was_left_in_the_store_tightens_what_it_still_can() {
+        let wish = LimitsWish { model_calls: Some(9), tool_calls: Some(2), total_tokens: Some(u64::MAX), ..LimitsWish::default() };
+        assert_eq!(wish.within(&Limits::DEFAULT), Limits { tool_calls: 2, ..Limits::DEFAULT });
+        assert_eq!(LimitsWish::default().within(&Limits::DEFAULT), Limits::DEFAULT);
+        let text = crate::record::write(&wish);
+        assert_eq!(serde_json::from_str::<LimitsWish>(&text).unwrap(), wish);
     }
 
     #[test]

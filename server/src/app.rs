@@ -1,26 +1,21 @@
 //! Everything of one process, put together from a configuration and taken apart again.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use ambit_config::settings::Taint;
-use ambit_config::{Config, Surroundings, demo as sample};
-use ambit_core::session::TaintRule;
+use ambit_config::Config;
 use ambit_core::signal::SignalSink;
-use ambit_model_gateway::{Gateway, GatewayError, WallClock};
-use ambit_orchestrator::{Agent, Orchestrator, OrchestratorOptions, Timeline};
+use ambit_model_gateway::GatewayError;
+use ambit_orchestrator::{Orchestrator, OrchestratorOptions, Timeline};
 use ambit_store::{Clock, Store, StoreError};
-use ambit_tool_executor::{Executor, ExecutorError};
+use ambit_tool_executor::ExecutorError;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::demo;
 use crate::telemetry::Telemetry;
-use crate::telemetry::metrics::{Known, Metrics};
+use crate::telemetry::metrics::Metrics;
+use crate::workshop::{Workshop, ask_servers, known, needed};
 
 /// Why a process cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -47,14 +42,23 @@ pub(crate) enum AppError {
     Metrics(#[source] prometheus::Error),
 }
 
+/// What is there before anything is opened.
+#[derive(Clone)]
+pub(crate) struct Ground {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) rng: Arc<Mutex<StdRng>>,
+    pub(crate) stage: Stage,
+}
+
+/// What the start waits for at this moment, for people.
+#[derive(Clone, Default)]
+pub(crate) struct Stage(Arc<Mutex<String>>);
+
 /// A running process without its listeners.
 pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) orchestrator: Orchestrator,
-    pub(crate) rng: Arc<Mutex<StdRng>>,
-    tasks: TaskTracker,
-    stop: CancellationToken,
-    sample: Option<PathBuf>,
+    pub(crate) workshop: Arc<Workshop>,
 }
 
 /// What kind of process it is.
@@ -64,15 +68,6 @@ pub(crate) enum Role<'a> {
     Server,
     /// Runs one session of this agent.
     Runner(&'a str),
-}
-
-/// The tools that have to be there: one session does not wait for the servers of other agents.
-fn needed(agents: &[Agent], role: Role<'_>) -> Vec<Arc<str>> {
-    let wanted = |agent: &&Agent| match role {
-        Role::Server => true,
-        Role::Runner(name) => *agent.name == *name,
-    };
-    agents.iter().filter(wanted).flat_map(|agent| agent.tools.clone()).collect()
 }
 
 impl AppError {
@@ -85,52 +80,76 @@ impl AppError {
     }
 }
 
+impl Stage {
+    /// What is waited for.
+    pub(crate) fn waits_for(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn enter(&self, what: impl Into<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
+    }
+}
+
+impl Ground {
+    /// # Errors
+    /// A mistake of ours in the metrics.
+    pub(crate) fn new(config: &Config) -> Result<Self, AppError> {
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), config.revision()).map_err(AppError::Metrics)?;
+        let rng = StdRng::from_rng(&mut rand::rng());
+        Ok(Self { metrics: Arc::new(metrics), rng: Arc::new(Mutex::new(rng)), stage: Stage::default() })
+    }
+}
+
 impl App {
     /// Opens and connects everything.
     ///
     /// # Errors
     /// What cannot be opened, with its setting.
     pub(crate) async fn start(config: Arc<Config>, role: Role<'_>) -> Result<Self, AppError> {
+        Self::start_on(Ground::new(&config)?, config, role).await
+    }
+
+    /// The same on a ground that others can look at meanwhile.
+    ///
+    /// # Errors
+    /// What cannot be opened, with its setting.
+    pub(crate) async fn start_on(ground: Ground, config: Arc<Config>, role: Role<'_>) -> Result<Self, AppError> {
+        let Ground { metrics, rng, stage } = ground;
         for notice in config.notices() {
             info!("{notice}");
         }
-        let mut rng = StdRng::from_rng(&mut rand::rng());
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION"), config.revision()).map_err(AppError::Metrics)?);
+        let random = || rng.lock().unwrap_or_else(PoisonError::into_inner).random::<u128>();
         let timeline = Arc::new(Timeline::before(Arc::new(Telemetry::new(metrics.clone()))));
         let sink: Arc<dyn SignalSink> = timeline.clone();
 
-        let sample = if config.needs_sample() { Some(sample_root(&mut rng).map_err(AppError::Demo)?) } else { None };
-        let demo_service =
-            if config.needs_demo_service() { Some(demo::start(&tasks, stop.clone()).await.map_err(AppError::Demo)?) } else { None };
-
-        let node = format!("node_{:032x}", rng.random::<u128>());
-        let mut options = config.store_options(node, Clock::system());
+        stage.enter("the store");
+        let mut options = config.store_options(format!("node_{:032x}", random()), Clock::system());
         options.observer = metrics.clone();
         let store = Store::open(options).await.map_err(|source| AppError::Store { url: config.settings().store.url.clone(), source })?;
-        let clock = wall_clock();
-        let gateway = Gateway::new(config.gateway_options(clock, rng.random()), sink.clone()).map_err(AppError::Gateway)?;
-        let surroundings = Surroundings { sample_root: sample.clone().unwrap_or_default(), demo_service, seed: rng.random() };
-        let executor = Executor::new(config.executor_options(&surroundings), sink).map_err(AppError::Executor)?;
-        let agents: Vec<Agent> = config.agents().values().map(agent).collect();
-        for (server, reason) in executor.ready(&needed(&agents, role)).await {
-            warn!(server = &*server, reason, "the tools of this MCP server are left out for now");
-        }
-        let tools = executor.tools();
-        metrics.preset(&Known {
-            agents: agents.iter().map(|agent| &*agent.name).collect(),
-            targets: config.settings().models.keys().map(String::as_str).collect(),
-            tools: tools.iter().map(|tool| &*tool.name).collect(),
+
+        stage.enter("models and tools");
+        let workshop = Arc::new(Workshop::new(sink, rng.clone()));
+        let setup = workshop.build(&config, None).await?;
+        stage.enter(match &config.settings().mcp {
+            none if none.is_empty() => "models and tools".to_owned(),
+            servers => format!("MCP servers: {}", servers.keys().map(String::as_str).collect::<Vec<_>>().join(", ")),
         });
+        // One session does not wait for the servers of other agents.
+        let wanted = setup.agents().values().filter(|agent| match role {
+            Role::Server => true,
+            Role::Runner(name) => *agent.name == *name,
+        });
+        ask_servers(&setup, &needed(wanted)).await;
+        metrics.preset(&known(&config, &setup));
+
         let options = OrchestratorOptions {
             max_in_flight: config.settings().server.max_in_flight as usize,
-            agents,
-            config_revision: config.revision().into(),
-            seed: rng.random(),
+            seed: rng.lock().unwrap_or_else(PoisonError::into_inner).random(),
             take_over: role == Role::Server,
         };
-        let orchestrator = Orchestrator::open(options, store, Arc::new(gateway), Arc::new(executor), timeline);
-        Ok(Self { metrics, orchestrator, rng: Arc::new(Mutex::new(rng)), tasks, stop, sample })
+        let orchestrator = Orchestrator::open(options, setup, store, timeline);
+        Ok(Self { metrics, orchestrator, workshop })
     }
 
     /// Takes no more sessions and lets those that run come to their end.
@@ -144,40 +163,6 @@ impl App {
         if let Err(failed) = self.orchestrator.store().close().await {
             warn!(error = %failed, "the journal could not be closed in order");
         }
-        self.stop.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
-        if let Some(sample) = self.sample {
-            // A folder in the temporary directory; what stays is swept by the system.
-            let _ = std::fs::remove_dir_all(sample);
-        }
-    }
-}
-
-/// A folder of this process's own with the sample in it.
-fn sample_root(rng: &mut StdRng) -> std::io::Result<PathBuf> {
-    let root = std::env::temp_dir().join(format!("ambit-sample-{:016x}", rng.random::<u64>()));
-    std::fs::create_dir(&root)?;
-    sample::write_sample(&root)?;
-    Ok(root)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the one reading that the gateway's wall times start from")]
-fn wall_clock() -> WallClock {
-    WallClock::new(std::time::SystemTime::now(), Instant::now())
-}
-
-fn agent(definition: &ambit_config::AgentDefinition) -> Agent {
-    Agent {
-        name: definition.name.as_str().into(),
-        description: definition.description.as_str().into(),
-        instructions: definition.instructions.as_str().into(),
-        chain: definition.chain.as_str().into(),
-        tools: definition.tools.iter().map(|tool| tool.as_str().into()).collect(),
-        limits: definition.limits,
-        taint: match definition.taint {
-            Taint::Refuse => TaintRule::Refuse,
-            Taint::Allow => TaintRule::Allow,
-        },
+        self.workshop.close().await;
     }
 }

@@ -9,7 +9,9 @@ mod demo;
 mod exit;
 mod http;
 mod output;
+mod reload;
 mod telemetry;
+mod workshop;
 
 use std::process::ExitCode;
 

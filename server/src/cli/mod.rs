@@ -27,7 +27,7 @@ pub(crate) struct Cli {
 }
 
 /// What every command may be told.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct Global {
     /// The configuration file (otherwise AMBIT_CONFIG, else ./ambit.toml if it is there).
     #[arg(long, global = true, value_name = "FILE")]
@@ -73,7 +73,10 @@ impl Cli {
     pub(crate) fn run(self) -> ExitCode {
         match self.command {
             Command::Run(run) => with_config(&self.global, |config| run.execute(config)),
-            Command::Serve => with_config(&self.global, serve::serve),
+            Command::Serve => {
+                let global = self.global.clone();
+                with_config(&self.global, |config| serve::serve(config, move || global.sources()))
+            }
             Command::Bounds(bounds) => match self.global.load() {
                 Ok(config) => bounds.execute(&config),
                 Err(code) => code,

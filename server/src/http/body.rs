@@ -72,6 +72,22 @@ pub(crate) fn read(value: &Value) -> Result<SessionBody, Vec<FieldError>> {
     if reader.errors.is_empty() { Ok(body) } else { Err(reader.errors) }
 }
 
+/// Reads the body of a request that tightens the limits of a session: the limits themselves, at least one.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub(crate) fn read_limits(value: &Value) -> Result<LimitsWish, Vec<FieldError>> {
+    let mut reader = Reader::default();
+    let wish = reader.limits(value, "");
+    if reader.errors.is_empty() && wish == LimitsWish::default() {
+        reader.wrong(
+            "",
+            "names no limit; there are deadline_ms, model_calls, tool_calls, model_attempts, tool_attempts, total_tokens, cost_usd",
+        );
+    }
+    if reader.errors.is_empty() { Ok(wish) } else { Err(reader.errors) }
+}
+
 #[derive(Default)]
 struct Reader {
     errors: Vec<FieldError>,
@@ -310,6 +326,15 @@ mod tests {
         );
         check(json!({"agent": "a", "input": "x", "on_limit": "explode", "tools": {"allow": "t"}}), &["/on_limit", "/tools/allow"]);
         check(json!({"agent": "a", "input": "x", "a/b~c": 1}), &["/a~1b~0c"]);
+    }
+
+    #[test]
+    fn limits_alone_are_a_body() {
+        let wrong = |body: Value| read_limits(&body).unwrap_err().into_iter().map(|error| error.pointer).collect::<Vec<_>>();
+        assert_eq!(read_limits(&json!({"tool_calls": 0})).unwrap(), LimitsWish { tool_calls: Some(0), ..LimitsWish::default() });
+        assert_eq!(wrong(json!({})), [""]);
+        assert_eq!(wrong(json!([1])), [""]);
+        assert_eq!(wrong(json!({"model_calls": 0, "speed": 1, "deadline_ms": null})), ["/deadline_ms", "/model_calls", "/speed"]);
     }
 
     #[test]

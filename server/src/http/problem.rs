@@ -5,11 +5,13 @@
 use std::time::Duration;
 
 use ambit_core::{Cause, ErrorKind, Reason, SessionId, Status, Verdict};
-use ambit_orchestrator::{LookupError, SessionView, StartError};
+use ambit_orchestrator::{LimitRefusal, LookupError, SessionView, StartError, Untightened};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use crate::reload::{Refused, causes};
 
 /// Longest `Retry-After` in its header; clients ignore more. The JSON member tells the truth.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
@@ -40,6 +42,7 @@ pub(crate) enum Code {
     ModelRejected,
     StoreUnavailable,
     DeadlineExceeded,
+    ConfigInvalid,
     Internal,
 }
 
@@ -64,6 +67,7 @@ impl Code {
             Self::ModelRejected => "MODEL_REJECTED",
             Self::StoreUnavailable => "STORE_UNAVAILABLE",
             Self::DeadlineExceeded => "DEADLINE_EXCEEDED",
+            Self::ConfigInvalid => "CONFIG_INVALID",
             Self::Internal => "INTERNAL",
         }
     }
@@ -82,6 +86,7 @@ impl Code {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+            Self::ConfigInvalid => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -100,12 +105,13 @@ impl Code {
             Self::PayloadTooLarge => "The body is larger than allowed",
             Self::UnsupportedMediaType => "The body is not JSON",
             Self::Saturated => "Every permit for a model call is taken",
-            Self::Overloaded => "As many sessions run as may",
+            Self::Overloaded => "No more can be taken on at this moment",
             Self::ShuttingDown => "The server is shutting down",
             Self::ModelUnavailable => "No model could be used",
             Self::ModelRejected => "The provider refused the request",
             Self::StoreUnavailable => "The journal cannot be written or read",
             Self::DeadlineExceeded => "The deadline passed before the first turn",
+            Self::ConfigInvalid => "The configuration cannot be used",
             Self::Internal => "Ambit made a mistake",
         }
     }
@@ -130,6 +136,7 @@ impl Code {
             Self::ModelRejected => ("invalid_request_error", "model_rejected"),
             Self::StoreUnavailable => ("server_error", "store_unavailable"),
             Self::DeadlineExceeded => ("server_error", "deadline_exceeded"),
+            Self::ConfigInvalid => ("invalid_request_error", "config_invalid"),
             Self::Internal => ("server_error", "internal"),
         }
     }
@@ -150,6 +157,7 @@ impl Code {
             | Self::UnsupportedMediaType
             | Self::ModelRejected
             | Self::DeadlineExceeded
+            | Self::ConfigInvalid
             | Self::Internal => false,
         }
     }
@@ -284,21 +292,7 @@ impl Problem {
                     })
                     .collect(),
             ),
-            StartError::LimitsTooHigh(refusals) => {
-                let errors: Vec<FieldError> = refusals
-                    .iter()
-                    .map(|refusal| {
-                        let field = if refusal.axis == ambit_core::Axis::Deadline { "deadline_ms" } else { refusal.axis.as_str() };
-                        FieldError {
-                            detail: format!("{} is above the agent's limit of {}", refusal.wished, refusal.allowed),
-                            pointer: format!("/limits/{field}"),
-                        }
-                    })
-                    .collect();
-                let mut problem = Self::invalid(errors.clone());
-                problem = Self { errors, ..Self::new(Code::LimitsTooHigh, problem.detail) };
-                problem
-            }
+            StartError::LimitsTooHigh(refusals) => Self::too_high(refusals, "/limits", "the agent's"),
             StartError::PromptTooLarge { chars, limit } => Self::new(
                 Code::PromptTooLarge,
                 format!("instructions and input have {chars} characters, the limit is {limit} (limits.prompt_chars)"),
@@ -314,6 +308,55 @@ impl Problem {
             StartError::NoChain { .. } | StartError::Interrupted => {
                 Self::new(Code::Internal, "the session could not be started").because(failed)
             }
+        }
+    }
+
+    /// Wishes for limits that go beyond `whose`; `at` is the pointer to where they stand.
+    fn too_high(refusals: &[LimitRefusal], at: &str, whose: &str) -> Self {
+        let errors: Vec<FieldError> = refusals
+            .iter()
+            .map(|refusal| {
+                let field = if refusal.axis == ambit_core::Axis::Deadline { "deadline_ms" } else { refusal.axis.as_str() };
+                FieldError {
+                    detail: format!("{} is above {whose} limit of {}", refusal.wished, refusal.allowed),
+                    pointer: format!("{at}/{field}"),
+                }
+            })
+            .collect();
+        let problem = Self::invalid(errors.clone());
+        Self { errors, ..Self::new(Code::LimitsTooHigh, problem.detail) }
+    }
+
+    /// Why the limits of a session were not tightened.
+    pub(crate) fn of_tightening(failed: &Untightened) -> Self {
+        match failed {
+            Untightened::Lookup(failed) => Self::of_lookup(failed),
+            Untightened::TooHigh(refusals) => Self::too_high(refusals, "", "the session's"),
+            Untightened::TooOften => Self::invalid(vec![FieldError { detail: failed.to_string(), pointer: String::new() }]),
+            Untightened::Lost => Self::new(Code::StoreUnavailable, failed.to_string()).retry_after(OVERLOADED_RETRY),
+        }
+    }
+
+    /// Why the configuration in force stays.
+    pub(crate) fn of_reload(refused: &Refused) -> Self {
+        match refused {
+            Refused::Invalid(wrong) => {
+                let place = |problem: &ambit_config::Problem| problem.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
+                let hint = |problem: &ambit_config::Problem| problem.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
+                let error = |problem: &ambit_config::Problem| FieldError {
+                    detail: format!("{}{}{}", place(problem), problem.reason, hint(problem)),
+                    pointer: problem.key.clone(),
+                };
+                let errors = wrong.problems.iter().map(error).collect();
+                let count = wrong.problems.len() + wrong.more;
+                let detail = format!("the configuration has {count} problem(s); the one in force stays");
+                Self { errors, ..Self::new(Code::ConfigInvalid, detail) }
+            }
+            Refused::Unbuildable(_) | Refused::Unread => {
+                Self::new(Code::ConfigInvalid, format!("{}; the one in force stays", causes(refused)))
+            }
+            Refused::Busy => Self::new(Code::Overloaded, refused.to_string()).retry_after(OVERLOADED_RETRY),
+            Refused::Leaving => Self::shutting_down(),
         }
     }
 

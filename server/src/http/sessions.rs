@@ -82,7 +82,7 @@ pub(crate) async fn create(
         }
     };
     let preference = prefer(&headers);
-    let body = read_body(&headers, body, body_time(arrival, api.request, header_deadline)).await?;
+    let body = read_body(&headers, body, body_time(arrival, api.request(), header_deadline)).await?;
     let streams = body.stream || accepts_stream(&headers);
     let background = !streams && (body.background || preference.respond_async);
     // Whoever may be answered 202 may follow later, and relies on it.
@@ -266,8 +266,12 @@ pub(crate) async fn cancel(State(api): State<Api>, id: Result<Path<String>, Path
     Ok(shown(StatusCode::OK, &view, Include::default()))
 }
 
-/// Reads and reads over: at most [`BODY_MAX`] bytes are kept.
 async fn read_body(headers: &HeaderMap, body: Body, until: Instant) -> Result<SessionBody, Problem> {
+    body::read(&read_json(headers, body, until).await?).map_err(Problem::invalid)
+}
+
+/// Reads and reads over: at most [`BODY_MAX`] bytes are kept.
+pub(crate) async fn read_json(headers: &HeaderMap, body: Body, until: Instant) -> Result<serde_json::Value, Problem> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
@@ -288,9 +292,8 @@ async fn read_body(headers: &HeaderMap, body: Body, until: Instant) -> Result<Se
             Ok(Some(Ok(chunk))) => bytes.extend_from_slice(&chunk),
         }
     }
-    let value = serde_json::from_slice(&bytes)
-        .map_err(|wrong| Problem::invalid(vec![FieldError { detail: format!("the body is no JSON: {wrong}"), pointer: String::new() }]))?;
-    body::read(&value).map_err(Problem::invalid)
+    serde_json::from_slice(&bytes)
+        .map_err(|wrong| Problem::invalid(vec![FieldError { detail: format!("the body is no JSON: {wrong}"), pointer: String::new() }]))
 }
 
 /// Reads what a refused caller is still sending, within bounds: a connection that is closed with bytes unread is reset,
@@ -358,7 +361,7 @@ async fn accepted(api: &Api, id: SessionId) -> Result<Response, Problem> {
     Ok(response)
 }
 
-fn shown(status: StatusCode, view: &SessionView, include: Include) -> Response {
+pub(crate) fn shown(status: StatusCode, view: &SessionView, include: Include) -> Response {
     let mut response = (status, Json(SessionObject::of(view, include))).into_response();
     if let Ok(id) = HeaderValue::from_str(&view.id.to_string()) {
         response.headers_mut().insert(HeaderName::from_static("ambit-session-id"), id);
@@ -398,7 +401,7 @@ fn prefer(headers: &HeaderMap) -> Preference {
     preference
 }
 
-fn session_id(path: Result<Path<String>, PathRejection>) -> Result<SessionId, Problem> {
+pub(crate) fn session_id(path: Result<Path<String>, PathRejection>) -> Result<SessionId, Problem> {
     // Bytes that are no text are no id either.
     let text = path.map(|Path(text)| text).unwrap_or_default();
     text.parse().map_err(|_| {

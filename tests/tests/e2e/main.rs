@@ -4,6 +4,7 @@
 //! elapsed time: over real processes only order and counts are facts.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod admin;
 mod bad_input;
 mod cli;
 mod crash;
@@ -12,4 +13,5 @@ mod http_api;
 mod kit;
 mod mcp;
 mod provider;
+mod reload;
 mod tools;
