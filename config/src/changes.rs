@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::config::Config;
 use crate::revision::{MASK, revision};
+use crate::settings::Server;
 use crate::shape::{Inside, Kind, SETTINGS, Shape};
 
 /// Most characters of a value that are shown; instructions can be pages long.
@@ -18,7 +19,8 @@ pub const VALUE_CHARS_MAX: usize = 200;
 
 /// Keys, or tables of them, that a running process took in when it started: listeners, the places for sessions, the
 /// store, the engine, the log.
-const RESTART: &[&str] = &["server.listen", "server.admin_listen", "server.max_in_flight", "store", "engine", "telemetry"];
+const RESTART: &[&str] =
+    &["server.listen", "server.admin_listen", "server.max_in_flight", "server.connections", "server.head", "store", "engine", "telemetry"];
 
 /// One key whose value differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -103,9 +105,9 @@ impl Config {
     #[must_use]
     pub fn in_process_of(mut self, started: &Self) -> Self {
         let (own, kept) = (&mut self.settings, &started.settings);
-        own.server.listen.clone_from(&kept.server.listen);
-        own.server.admin_listen.clone_from(&kept.server.admin_listen);
-        own.server.max_in_flight = kept.server.max_in_flight;
+        // Written out, so that whoever adds a key decides.
+        let Server { listen: _, admin_listen: _, max_in_flight: _, connections: _, head: _, request, demo_service } = own.server.clone();
+        own.server = Server { request, demo_service, ..kept.server.clone() };
         own.store.clone_from(&kept.store);
         own.engine.clone_from(&kept.engine);
         own.telemetry.clone_from(&kept.telemetry);

@@ -8,6 +8,7 @@ mod cli;
 mod demo;
 mod exit;
 mod http;
+mod listener;
 mod output;
 mod reload;
 mod telemetry;

@@ -69,11 +69,11 @@ fn other_content_of_a_named_file_is_a_change() {
 #[test]
 fn what_needs_a_restart_stays_as_it_was() {
     let started = good(&file(""));
-    let text = "[default.server]\nlisten = \"127.0.0.1:1\"\nadmin_listen = \"127.0.0.1:2\"\nmax_in_flight = 9\n[default.store]\n\
+    let text = "[default.server]\nlisten = \"127.0.0.1:1\"\nadmin_listen = \"127.0.0.1:2\"\nmax_in_flight = 9\nconnections = 99\nhead = \"9s\"\n[default.store]\n\
                 url = \"sqlite:other.db\"\n[default.telemetry.log]\nlevel = \"debug\"\nformat = \"text\"\n";
     let wanted = good(&file(text));
     let changes = wanted.changes_from(&started);
-    assert_eq!(changes.len(), 6, "{changes:?}");
+    assert_eq!(changes.len(), 8, "{changes:?}");
     assert!(changes.iter().all(|change| needs_restart(&change.key)));
     let kept = wanted.clone().in_process_of(&started);
     check(&started, &kept, &[]);

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use ambit_config::{Config, Sources};
 use ambit_core::limit::SETTLEMENT_MS_MAX;
-use axum::Router;
-use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +17,7 @@ use crate::app::{App, Ground, Role};
 use crate::cli::failed_to_start;
 use crate::exit;
 use crate::http::{Api, Entrance, Front, admin_router, router};
+use crate::listener::{self, Bounds};
 use crate::output::say;
 use crate::reload::watch::Watch;
 use crate::reload::{Reloader, Trigger};
@@ -51,8 +50,9 @@ pub(crate) async fn serve(config: Arc<Config>, sources: impl Fn() -> Sources + S
     let stop = CancellationToken::new();
     // Liveness is answered from here on; everything else as soon as it is there.
     info!(api = %api_listener.1, admin = %admin_listener.1, "starting");
-    listen(&tasks, &stop, api_listener.0, door.router());
-    listen(&tasks, &stop, admin_listener.0, admin_door.router());
+    let bounds = Bounds { connections: server.connections as usize, head: server.head.0 };
+    listener::listen(&tasks, &stop, api_listener.0, door.router(), bounds);
+    listener::listen(&tasks, &stop, admin_listener.0, admin_door.router(), bounds);
     let starting = tokio::select! {
         starting = App::start_on(ground, config.clone(), Role::Server) => starting,
         // MCP servers may take seconds to start; whoever wants to stop does not have to wait for them.
@@ -160,15 +160,4 @@ async fn bind(key: &str, address: &str) -> Result<(TcpListener, SocketAddr), Exi
         say!("error: cannot listen on {address} (`{key}`): {failed}\nhint: another process may have it; port 0 takes any free one");
         ExitCode::from(exit::UNAVAILABLE)
     })
-}
-
-fn listen(tasks: &TaskTracker, stop: &CancellationToken, listener: TcpListener, router: Router) {
-    // Small writes, each a whole event: waiting for more of them costs a client 40 ms.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
-    let stop = stop.clone();
-    tasks.spawn(async move {
-        let _ = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await;
-    });
 }

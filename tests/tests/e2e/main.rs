@@ -7,6 +7,7 @@
 mod admin;
 mod bad_input;
 mod cli;
+mod connections;
 mod crash;
 mod house;
 mod http_api;
