@@ -193,3 +193,15 @@ fn changes(changes: &[Change]) -> Vec<ChangeObject> {
     };
     changes.iter().take(CHANGES_SHOWN_MAX).map(shown).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_changes_are_listed_as_may_be_and_not_one_more() {
+        let all: Vec<Change> =
+            (0..=CHANGES_SHOWN_MAX).map(|n| Change { key: n.to_string(), before: None, after: None, source: None }).collect();
+        assert_eq!((changes(&all[1..]).len(), changes(&all).len()), (CHANGES_SHOWN_MAX, CHANGES_SHOWN_MAX));
+    }
+}

@@ -98,3 +98,34 @@ pub(crate) async fn metrics(State(api): State<Api>) -> Response {
         Err(_) => Problem::new(Code::Internal, "the metrics cannot be written").into_response(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ambit_store::{Clock, StoreOptions};
+
+    use super::*;
+
+    async fn trouble(clock: Clock) -> (Option<String>, Option<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(StoreOptions::new(folder.path().join("a.db"), "node", clock)).await.unwrap();
+        let check = StoreCheck::default();
+        let open = check.trouble(&store).await;
+        store.close().await.unwrap();
+        // What was seen a moment ago still holds; who looks anew sees that it is closed.
+        assert_eq!(check.trouble(&store).await, open);
+        (open, StoreCheck::default().trouble(&store).await)
+    }
+
+    #[tokio::test]
+    async fn a_store_that_can_be_read_and_was_written_lately_is_no_trouble() {
+        let (open, closed) = trouble(Clock::system()).await;
+        assert_eq!(open, None);
+        assert!(closed.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_ran_out_says_that_nothing_was_written_lately() {
+        let (open, _) = trouble(Clock::from_fn(|| 1_000)).await;
+        assert!(open.unwrap().contains("lease"));
+    }
+}

@@ -58,7 +58,7 @@ async fn health_shows_capabilities_bulkheads_and_sessions() {
     let id = house.in_background().await;
     house.provider.wait_for("the call", |seen| seen.in_flight == 1).await;
     let health = house.api.get("/v1/health").await.json();
-    assert_eq!(health["sessions"], json!({"in_flight": {AGENT: 1}, "open": 1, "places": 64, "free_places": 63}));
+    assert_eq!(health["sessions"], json!({"in_flight": {AGENT: 1, "ops": 0}, "open": 1, "places": 64, "free_places": 63}));
     assert_eq!(health["bulkheads"][0], json!({"pool": "primary", "kind": "model", "limit": 8, "in_use": 1, "sleeping": 0, "queued": 0}));
     assert!(!health.to_string().contains("key-of-the-provider"));
     house.provider.release();
@@ -213,7 +213,7 @@ async fn a_limit_below_what_is_spent_ends_the_session_at_its_next_step() {
 
 #[tokio::test]
 async fn a_shorter_deadline_falls_due_earlier() {
-    let house = Setup::new("hang").serve().await;
+    let house = Setup::new("sil").serve().await;
     let id = house.in_background().await;
     house.provider.wait_for("the call", |seen| seen.in_flight == 1).await;
     let session = tighten(&house.api, &id, &json!({"deadline_ms": 500})).await.assert_status(200).json();

@@ -196,29 +196,27 @@ async fn permits_are_not_doubled_by_a_reload() {
 #[tokio::test]
 async fn an_agent_and_a_model_that_are_gone_serve_the_session_that_has_them() {
     let (launch, provider, tools) = Setup::new("held ok(from the old one)").furnish().await;
-    let launch = launch.without_env("AMBIT_MODELS__PRIMARY__BASE_URL").without_env("AMBIT_MODELS__PRIMARY__API_KEY");
     let text = std::fs::read_to_string(launch.folder().join("ambit.toml")).unwrap();
-    let address = format!("[default.models.primary]\nbase_url = \"{}\"", provider.base_url());
-    launch.write("ambit.toml", &text.replace("[default.models.primary]", &address));
+    let address = provider.base_url();
+    let model = format!("[default.models.former]\nbase_url = \"{address}\"\nmodel = \"m\"\nrequest = \"20s\"\nattempt = \"10s\"\n");
+    launch.write("ambit.toml", &(text.replace("targets = [\"primary\"]", "targets = [\"former\"]") + &model));
     let ambit = launch.serve().await;
     let api = ambit_tests::client::Api::of(&ambit);
     let house = House { launch, provider, tools, ambit, api };
     let running = house.start("hi").await;
     house.provider.wait_for("the call", |seen| seen.in_flight == 1).await;
-    house.rewrite(|text| {
-        text.replace("agents.clerk", "agents.other").replace("models.primary", "models.spare").replace("\"primary\"", "\"spare\"")
-    });
+    house.rewrite(|text| text.replace("agents.clerk", "agents.other").replace("former", "latter"));
     house.reload().await;
     house.answer("hi").await.assert_problem(404, "AGENT_NOT_FOUND");
     let metrics = house.api.metrics().await;
     assert_eq!(metrics.sum("ambit_sessions_in_flight", &[("agent", AGENT)]), Some(1.0));
-    assert_eq!(metrics.sum("ambit_bulkhead_permits", &[("pool", "primary"), ("state", "in_use")]), Some(1.0));
+    assert_eq!(metrics.sum("ambit_bulkhead_permits", &[("pool", "former"), ("state", "in_use")]), Some(1.0));
     house.provider.release();
     let session = house.verdict(&running).await;
     assert_end(&session, "completed", "answered");
     assert_eq!(session["output_text"], "from the old one");
     within("the former pool to be gone", async {
-        while house.api.metrics().await.sum("ambit_bulkhead_permits", &[("pool", "primary")]).is_some() {
+        while house.api.metrics().await.sum("ambit_bulkhead_permits", &[("pool", "former")]).is_some() {
             tokio::task::yield_now().await;
         }
     })
@@ -319,8 +317,10 @@ async fn an_mcp_server_stays_unless_something_about_it_changes() {
 
 #[tokio::test]
 async fn one_reload_runs_and_one_waits_and_no_more() {
-    let house = with_server(json!([{"on": "initialize", "nth": 2, "behaviour": "hang"}])).await;
-    // The first reload waits three seconds for a server that does not greet.
+    let house = with_server(json!([])).await;
+    // The first reload waits three seconds for a server that does not greet any more.
+    let play = std::fs::read_to_string(house.launch.folder().join("play.json")).unwrap();
+    house.launch.write("play.json", &play.replace("\"script\":[]", "\"script\":[{\"on\":\"initialize\",\"behaviour\":\"hang\"}]"));
     house.rewrite(|text| text.replace("[default.mcp.depot]", "[default.mcp.depot]\nidle = \"50s\""));
     let (first, rest) = tokio::join!(house.api.post_admin("/admin/reload"), async {
         within("the server to be asked", async {
@@ -333,6 +333,7 @@ async fn one_reload_runs_and_one_waits_and_no_more() {
     });
     let statuses: Vec<u16> = rest.iter().map(|answer| answer.status).collect();
     assert_eq!((first.status, statuses.iter().filter(|status| **status == 200).count()), (200, 1), "{statuses:?}");
+    assert_eq!(first.json()["left_out"][0]["server"], "depot");
     for refused in rest.iter().filter(|answer| answer.status != 200) {
         refused.assert_problem(503, "OVERLOADED");
     }
