@@ -13,9 +13,7 @@ use ambit_core::session::{
 use ambit_core::signal::{IdempotencyOutcome, Signal, SignalSink, Subject};
 use ambit_core::{Digest, Limits, SessionId};
 use ambit_model_gateway::Gateway;
-use ambit_store::{
-    Append, Content, Lease, Need, NewKey, NewSession, Page, Record, RecordKind, RowUpdate, SessionRow, Store, StoreError, TextFate,
-};
+use ambit_store::{Append, Content, Lease, Need, NewKey, NewSession, Page, Record, RecordKind, RowUpdate, SessionRow, Store, StoreError};
 use ambit_tool_executor::Executor;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -29,6 +27,7 @@ use crate::agent::Agent;
 use crate::clock::{SessionClock, wall_ms};
 use crate::content::Texts;
 use crate::continued::{Room, earlier};
+use crate::desk;
 use crate::driver::live::{Handle, MAILBOX, Mail, Timeline};
 use crate::driver::local::{Beginning, Session, chain as causes, key_fate};
 use crate::driver::recovery::{Rebuilt, rebuild, texts};
@@ -483,26 +482,7 @@ impl Orchestrator {
     /// # Errors
     /// If there is none, or it cannot be read.
     pub async fn view(&self, id: SessionId, transcript: bool) -> Result<SessionView, LookupError> {
-        let store = &self.inner.shared.store;
-        let mut rebuilt = rebuild(store, id).await?;
-        if rebuilt.row.deleted_ms.is_some() {
-            return Err(LookupError::NotFound(id));
-        }
-        let forgotten = rebuilt.row.texts != TextFate::Kept && rebuilt.row.closed_ms.is_some();
-        if forgotten {
-            // Its texts are gone, or about to: what one reader would still find, the next would not.
-            rebuilt.around.failure = None;
-        }
-        let now = wall_ms().saturating_sub(rebuilt.row.created_ms).max(rebuilt.progress.tally.last_at);
-        if forgotten {
-            return Ok(SessionView::of(&rebuilt.progress, &Texts::default(), &rebuilt.around, now));
-        }
-        if transcript {
-            let texts = texts(store, id).await?;
-            return Ok(SessionView::of(&rebuilt.progress, &texts, &rebuilt.around, now).with_transcript(&rebuilt.progress, &texts));
-        }
-        let texts = answer_text(store, id, &rebuilt.progress).await?;
-        Ok(SessionView::of(&rebuilt.progress, &texts, &rebuilt.around, now))
+        desk::view(&self.inner.shared.store, id, transcript).await
     }
 
     /// Waits for a session's verdict, at most until `until`; `None` if it has none by then or runs elsewhere.
@@ -561,8 +541,7 @@ impl Orchestrator {
 
     /// The row of a session that may be seen.
     async fn visible(&self, id: SessionId) -> Result<SessionRow, LookupError> {
-        let row = self.inner.shared.store.session(id).await.map_err(LookupError::Store)?;
-        row.filter(|row| row.deleted_ms.is_none()).ok_or(LookupError::NotFound(id))
+        desk::visible(&self.inner.shared.store, id).await
     }
 
     async fn ask_to_stop(&self, id: SessionId, by: Canceller) -> Result<(), LookupError> {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::info;
 
-use crate::app::{App, Role};
+use crate::app::{App, AppError, Role};
 use crate::cli::failed_to_start;
 use crate::exit;
 use crate::http::{Api, admin_router, router};
@@ -38,13 +38,12 @@ pub(crate) async fn serve(config: Arc<Config>) -> ExitCode {
             (Ok(api), Ok(admin)) => (api, admin),
             (Err(code), _) | (_, Err(code)) => return code,
         };
-    let starting = tokio::select! {
-        starting = App::start(config.clone(), Role::Server) => starting,
-        // MCP servers may take seconds to start; whoever wants to stop does not have to wait for them.
-        code = told(&mut term, &mut int) => return ExitCode::from(code),
-    };
-    let app = match starting {
+    // MCP servers may take seconds to start; whoever wants to stop does not have to wait for them.
+    let mut code = exit::DONE;
+    let stopped = async { code = told(&mut term, &mut int).await };
+    let app = match App::start(config.clone(), Role::Server, stopped).await {
         Ok(app) => app,
+        Err(AppError::Stopped) => return ExitCode::from(code),
         Err(failed) => return failed_to_start(&failed),
     };
     let api = Api {

@@ -39,7 +39,8 @@ use crate::http::problem::{Code, Problem};
 use crate::telemetry::metrics::{Metrics, Pool};
 
 pub(crate) use catalog::local;
-pub(crate) use types::{Include, SessionObject};
+pub(crate) use sse::payload as event_json;
+pub(crate) use types::{Include, SessionList, SessionObject, rfc3339};
 
 /// What every handler may use.
 #[derive(Clone)]

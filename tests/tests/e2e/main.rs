@@ -7,6 +7,10 @@
 mod bad_input;
 mod chat;
 mod cli;
+mod cli_doctor;
+mod cli_pages;
+mod cli_sessions;
+mod cli_terminal;
 mod clients;
 mod connections;
 mod crash;
