@@ -212,11 +212,7 @@ impl Reader {
             Some(Value::Array(parts)) => {
                 let texts: Vec<&str> =
                     parts.iter().enumerate().filter_map(|(index, part)| self.part(part, &pointer(&content, &index.to_string()))).collect();
-                let text = texts.concat();
-                if text.trim().is_empty() && !texts.is_empty() {
-                    self.wrong(&content, BLANK);
-                }
-                Some(text.into())
+                Some(texts.concat().into())
             }
             Some(value) => self.words(value, &content).map(Arc::from),
             None => {
@@ -232,7 +228,7 @@ impl Reader {
             self.wrong(&pointer(at, "type"), "only parts of type input_text can be given");
         }
         match part.get("text") {
-            Some(text) => self.text(text, &pointer(at, "text")),
+            Some(text) => self.words(text, &pointer(at, "text")),
             None => {
                 self.wrong(&pointer(at, "text"), "is required");
                 None
@@ -403,10 +399,8 @@ mod tests {
     fn blank_words_are_none() {
         check(json!({"agent": "a", "input": " \n\t"}), &["/input"]);
         check(json!({"agent": "a", "input": [{"role": "user", "content": " "}]}), &["/input/0/content"]);
-        let parts = json!([{"type": "input_text", "text": " "}, {"type": "input_text", "text": "\n"}]);
-        check(json!({"agent": "a", "input": [{"role": "user", "content": parts}]}), &["/input/0/content"]);
-        let parts = json!([{"type": "input_text", "text": " "}, {"type": "input_text", "text": "a"}]);
-        check(json!({"agent": "a", "input": [{"role": "user", "content": parts}]}), &[]);
+        let parts = json!([{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "\n"}]);
+        check(json!({"agent": "a", "input": [{"role": "user", "content": parts}]}), &["/input/0/content/1/text"]);
     }
 
     #[test]

@@ -389,19 +389,13 @@ impl Problem {
                     None => problem,
                 }
             }
-            StartError::IdempotencyKeyReused => Self {
-                errors: vec![FieldError {
-                    detail: "was used for another request; each request needs a key of its own".into(),
-                    pointer: "idempotency-key".into(),
-                }],
-                ..Self::new(Code::IdempotencyKeyReused, "the idempotency key was used for another request, with another body")
-            },
-            StartError::PreviousNotFound { id } => {
-                let detail = format!("session `{id}` does not exist");
-                let errors = vec![FieldError { detail: detail.clone(), pointer: PREVIOUS.into() }];
-                Self { errors, ..Self::new(Code::SessionNotFound, detail) }
-            }
-            StartError::PreviousUnusable { .. } => Self::invalid(vec![FieldError { detail: failed.to_string(), pointer: PREVIOUS.into() }]),
+            StartError::IdempotencyKeyReused => Self::at(
+                Code::IdempotencyKeyReused,
+                "idempotency-key",
+                "the idempotency key was used for another request; each request needs a key of its own",
+            ),
+            StartError::PreviousNotFound { id } => Self::at(Code::SessionNotFound, PREVIOUS, format!("session `{id}` does not exist")),
+            StartError::PreviousUnusable { .. } => Self::at(Code::InvalidRequest, PREVIOUS, failed.to_string()),
             StartError::Saturated(refusal) => Self::new(Code::Saturated, refusal.to_string()).retry_after(refusal.retry_after),
             StartError::Overloaded { max } => Self::overloaded(*max),
             StartError::ShuttingDown => Self::shutting_down(),

@@ -41,13 +41,13 @@ pub(crate) struct SessionObject {
     /// What became of its effects.
     #[schema(value_type = SettlementState)]
     settlement: &'static str,
-    #[schema(format = DateTime)]
     /// What a reader of the answer should know about it; none so far.
     flags: Vec<String>,
     /// What a person has to do for it to go on; none so far.
     required_actions: Vec<String>,
     /// The session that it continues.
     previous_session_id: Option<String>,
+    #[schema(format = DateTime)]
     created_at: String,
     #[schema(format = DateTime)]
     deadline_at: String,
