@@ -19,6 +19,24 @@ pub struct Allowance {
     pub deadline: u64,
 }
 
+impl Allowance {
+    /// What is booked for a command whose own account was lost: everything it was lent.
+    #[must_use]
+    pub fn charged(&self, target: &Arc<str>, code: &Arc<str>) -> Vec<AttemptRecord> {
+        let record = |nth: u32| AttemptRecord {
+            kind: if nth == 0 { AttemptKind::First } else { AttemptKind::Retry },
+            target: target.clone(),
+            code: code.clone(),
+            input_tokens: if nth == 0 { self.tokens } else { 0 },
+            output_tokens: 0,
+            cost: if nth == 0 { self.cost } else { Money::ZERO },
+            at_least: true,
+            ms: 0,
+        };
+        (0..self.attempts).map(record).collect()
+    }
+}
+
 /// Why a request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -80,5 +98,20 @@ impl AttemptRecord {
     #[must_use]
     pub const fn tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_charged_is_what_was_lent() {
+        let allowance = Allowance { attempts: 3, tokens: 700, cost: Money(9), deadline: 1 };
+        let records = allowance.charged(&"t".into(), &"panic".into());
+        assert_eq!(records.len(), 3);
+        assert_eq!(records.iter().map(AttemptRecord::tokens).sum::<u64>(), 700);
+        assert_eq!(records.iter().map(|record| record.cost.0).sum::<u64>(), 9);
+        assert!(records.iter().all(|record| record.at_least));
     }
 }

@@ -115,10 +115,10 @@ impl Gateway {
 
 /// One HTTP client for all targets that agree in what only a client can be told.
 #[derive(Default)]
-struct Clients(BTreeMap<(Duration, Duration), reqwest::Client>);
+pub(crate) struct Clients(BTreeMap<(Duration, Duration), reqwest::Client>);
 
 impl Clients {
-    fn of(&mut self, target: &TargetOptions) -> Result<reqwest::Client, GatewayError> {
+    pub(crate) fn of(&mut self, target: &TargetOptions) -> Result<reqwest::Client, GatewayError> {
         let key = (target.connect, target.idle);
         if let Some(client) = self.0.get(&key) {
             return Ok(client.clone());

@@ -57,7 +57,8 @@ pub(crate) async fn earlier(store: &Store, previous: SessionId, principal: &Prin
     })?;
     let machine = &rebuilt.progress.machine;
     let started = machine.started();
-    let answer = machine.verdict().and_then(|verdict| verdict.answer);
+    // Providers refuse a turn that says nothing.
+    let answer = machine.verdict().and_then(|verdict| verdict.answer).filter(|answer| answer.bytes > 0);
     let all = pairs(&started.input, answer);
     let left_out = left_out(&all, room);
     let mut words = Vec::new();

@@ -49,3 +49,55 @@ async fn sweep(store: &Store, stop: &CancellationToken) -> Result<(), StoreError
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use ambit_core::SessionId;
+    use ambit_store::{Append, Clock, Need, NewSession, Record, RecordKind, RowUpdate, StoreOptions, TextFate};
+
+    use super::*;
+
+    async fn closed(store: &Store, id: SessionId, ago: Duration) {
+        let started = Record { seq: 1, kind: RecordKind::Event, at_ms: 0, body: "{}".to_owned(), fingerprint: 0 };
+        let session = NewSession {
+            id,
+            agent: "a".into(),
+            tenant: "t".into(),
+            principal: "p".into(),
+            previous: None,
+            status: "completed",
+            created_ms: 0,
+            deadline_ms: 0,
+            metadata: "{}".to_owned(),
+            started,
+            contents: Vec::new(),
+            forget: true,
+            key: None,
+        };
+        let lease = store.create(session, Need::Applied).await.unwrap();
+        let closed_ms = wall_ms() - u64::try_from(ago.as_millis()).unwrap();
+        let row = RowUpdate { closed_ms: Some(closed_ms), release: true, ..RowUpdate::default() };
+        store.append(&lease, Append { row: Some(row), ..Append::default() }, Need::Applied).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn texts_go_once_their_readers_had_their_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(StoreOptions::new(folder.path().join("a.db"), "a", Clock::system())).await.unwrap();
+        let [old, young]: [SessionId; 2] =
+            ["ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T", "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8V"].map(|id| id.parse().unwrap());
+        closed(&store, old, READING_TIME).await;
+        closed(&store, young, Duration::ZERO).await;
+        let fate = async |id| store.session(id).await.unwrap().unwrap().texts;
+        let stop = CancellationToken::new();
+        let swept = async {
+            while fate(old).await != TextFate::Gone {
+                tokio::task::yield_now().await;
+            }
+            stop.cancel();
+        };
+        let both = async { tokio::join!(keep_house(store.clone(), stop.clone()), swept) };
+        tokio::time::timeout(Duration::from_secs(20), both).await.expect("nothing is swept");
+        assert_eq!(fate(young).await, TextFate::ToGo);
+    }
+}

@@ -148,14 +148,11 @@ mod tests {
     async fn who_gives_up_last_leaves_nothing() {
         let turns = Arc::new(Turns::default());
         let first = turns.wait(key("a"), in_ms(1)).await.unwrap();
-        let waiting = tokio::spawn({
-            let turns = turns.clone();
-            async move { turns.wait(key("a"), in_ms(60_000)).await.is_some() }
-        });
-        tokio::task::yield_now().await;
-        waiting.abort();
-        assert!(waiting.await.unwrap_err().is_cancelled());
+        let mut waiting = Box::pin(turns.wait(key("a"), in_ms(60_000)));
+        assert!(timeout_at(Instant::now(), &mut waiting).await.is_err());
         drop(first);
+        assert_eq!(turns.lock().len(), 1, "somebody stands in the line");
+        drop(waiting);
         assert!(turns.lock().is_empty());
     }
 }

@@ -13,9 +13,7 @@ use ambit_core::session::{
 use ambit_core::signal::{IdempotencyOutcome, Signal, SignalSink, Subject};
 use ambit_core::{Digest, Limits, SessionId};
 use ambit_model_gateway::Gateway;
-use ambit_store::{
-    Append, Content, Lease, Need, NewKey, NewSession, Page, Record, RecordKind, RowUpdate, SessionRow, Store, StoreError, TextFate,
-};
+use ambit_store::{Append, Content, Lease, Need, NewKey, NewSession, Page, Record, RecordKind, RowUpdate, SessionRow, Store, StoreError};
 use ambit_tool_executor::Executor;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -29,6 +27,7 @@ use crate::agent::Agent;
 use crate::clock::{SessionClock, wall_ms};
 use crate::content::Texts;
 use crate::continued::{Room, earlier};
+use crate::desk;
 use crate::driver::live::{Handle, MAILBOX, Mail, Timeline};
 use crate::driver::local::{Beginning, Session, chain as causes, key_fate};
 use crate::driver::recovery::{Rebuilt, rebuild, texts};
@@ -483,26 +482,7 @@ impl Orchestrator {
     /// # Errors
     /// If there is none, or it cannot be read.
     pub async fn view(&self, id: SessionId, transcript: bool) -> Result<SessionView, LookupError> {
-        let store = &self.inner.shared.store;
-        let mut rebuilt = rebuild(store, id).await?;
-        if rebuilt.row.deleted_ms.is_some() {
-            return Err(LookupError::NotFound(id));
-        }
-        let forgotten = rebuilt.row.texts != TextFate::Kept && rebuilt.row.closed_ms.is_some();
-        if forgotten {
-            // Its texts are gone, or about to: what one reader would still find, the next would not.
-            rebuilt.around.failure = None;
-        }
-        let now = wall_ms().saturating_sub(rebuilt.row.created_ms).max(rebuilt.progress.tally.last_at);
-        if forgotten {
-            return Ok(SessionView::of(&rebuilt.progress, &Texts::default(), &rebuilt.around, now));
-        }
-        if transcript {
-            let texts = texts(store, id).await?;
-            return Ok(SessionView::of(&rebuilt.progress, &texts, &rebuilt.around, now).with_transcript(&rebuilt.progress, &texts));
-        }
-        let texts = answer_text(store, id, &rebuilt.progress).await?;
-        Ok(SessionView::of(&rebuilt.progress, &texts, &rebuilt.around, now))
+        desk::view(&self.inner.shared.store, id, transcript).await
     }
 
     /// Waits for a session's verdict, at most until `until`; `None` if it has none by then or runs elsewhere.
@@ -561,8 +541,7 @@ impl Orchestrator {
 
     /// The row of a session that may be seen.
     async fn visible(&self, id: SessionId) -> Result<SessionRow, LookupError> {
-        let row = self.inner.shared.store.session(id).await.map_err(LookupError::Store)?;
-        row.filter(|row| row.deleted_ms.is_none()).ok_or(LookupError::NotFound(id))
+        desk::visible(&self.inner.shared.store, id).await
     }
 
     async fn ask_to_stop(&self, id: SessionId, by: Canceller) -> Result<(), LookupError> {
@@ -713,7 +692,7 @@ impl Orchestrator {
                 return;
             }
         };
-        let Rebuilt { progress, around, seq, agrees, .. } = rebuilt;
+        let Rebuilt { row, progress, around, seq, agrees } = rebuilt;
         let started = progress.machine.started().clone();
         let agent = self.inner.shared.agents.get(&started.agent);
         let same = agent.filter(|agent| agent.version() == started.agent_version);
@@ -730,7 +709,7 @@ impl Orchestrator {
         let clock = SessionClock::resuming(started.wall_ms, progress.tally.last_at);
         let event = if goes_on { Event::Resumed } else { Event::Cancelled { by: Canceller::Recovery } };
         info!(session = %id, goes_on, "taking up a session");
-        let _ = self.launch(move |shared, marker, mailbox, verdict| {
+        let (_, mail) = self.launch(move |shared, marker, mailbox, verdict| {
             let beginning = Beginning {
                 shared,
                 equipment,
@@ -749,6 +728,10 @@ impl Orchestrator {
             };
             (id, started.agent.clone(), Session::new(beginning), First::Event(event))
         });
+        if row.deleted_ms.is_some() {
+            // Whoever deleted it may not have come to cancelling it. The mailbox is new: there is room.
+            let _ = mail.try_send(Mail::Cancel { by: Canceller::Caller, heard: None });
+        }
     }
 
     /// A chain for a session that will not call a model any more.
@@ -846,11 +829,12 @@ fn ceiling(equipment: &Equipment) -> CallCeiling {
     }
 }
 
-/// What earlier words may take: what window and transcript leave beside the prompt and one answer of full length.
+/// What earlier words may take: what the window leaves beside the prompt and one answer of full length, and half of the
+/// transcript with the prompt, so that there is something left to work with.
 fn room(ceiling: &CallCeiling, limits: &Limits, agent: &Agent, request: &SessionRequest, sent: u64) -> Room {
     let own = agent.instructions.len() + request.input.iter().map(|text| text.len()).sum::<usize>();
     let readable = ceiling.context_window.map(|window| window.saturating_sub(limits.output_tokens_per_call.into()).saturating_mul(3));
-    Room { chars: readable.map_or(u64::MAX, |chars| chars.saturating_sub(sent)), bytes: limits.transcript.saturating_sub(own as u64) }
+    Room { chars: readable.map_or(u64::MAX, |chars| chars.saturating_sub(sent)), bytes: (limits.transcript / 2).saturating_sub(own as u64) }
 }
 
 fn count(text: &str) -> u64 {

@@ -254,9 +254,11 @@ impl Projection {
             }
             (Some(progress), false) => {
                 let event = record::read_event(record.seq, &record.body)?;
+                let turns = progress.machine.transcript().turns().len();
                 let (heard, commands) = progress.hear(event.clone(), record.at);
                 if heard == Heard::Applied {
                     self.fact(&mut events, record, &event);
+                    self.refused(&mut events, record, turns);
                     self.approaching(&mut events, record);
                     self.commands(&mut events, record, &commands);
                     self.closing(&mut events, record);
@@ -311,7 +313,6 @@ impl Projection {
                 let calls = reply.calls.len();
                 let said = json!({"step": step, "finish": reply.finish, "calls": calls, "attempts": attempts.len(), "tokens": tokens});
                 self.push(events, record, "model.finished", Payload::Value(said));
-                self.refused(events, record);
             }
             Event::ModelFailed { step, attempts, fault, partial } => {
                 self.rest(events, record, *step, *partial);
@@ -355,9 +356,9 @@ impl Projection {
         self.open = None;
     }
 
-    /// Calls of the turn just heard that got a result without running.
-    fn refused(&mut self, events: &mut Vec<StreamEvent>, record: &Record) {
-        let Some(turn) = self.progress.as_ref().and_then(|progress| progress.machine.transcript().turns().last()) else { return };
+    /// Calls of the turn just heard, if it is one more than `before`, that got a result without running.
+    fn refused(&mut self, events: &mut Vec<StreamEvent>, record: &Record, before: usize) {
+        let Some(turn) = self.progress.as_ref().and_then(|progress| progress.machine.transcript().turns().get(before)) else { return };
         let refused: Vec<Value> = turn
             .calls
             .iter()

@@ -1,10 +1,10 @@
 //! Everything of one process, put together from a configuration and taken apart again.
 
-use std::path::PathBuf;
+use std::future::Future;
 use std::sync::{Arc, Mutex};
 
 use ambit_config::settings::Taint;
-use ambit_config::{Config, Surroundings, demo as sample};
+use ambit_config::{Config, Surroundings};
 use ambit_core::session::TaintRule;
 use ambit_core::signal::SignalSink;
 use ambit_model_gateway::{Gateway, GatewayError, WallClock};
@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::demo;
+use crate::sample::Sample;
 use crate::telemetry::Telemetry;
 use crate::telemetry::metrics::{Known, Metrics};
 
@@ -45,6 +46,9 @@ pub(crate) enum AppError {
     /// The metrics contradict each other: a mistake of ours.
     #[error("the metrics cannot be set up")]
     Metrics(#[source] prometheus::Error),
+    /// Somebody asked to stop before everything was up.
+    #[error("stopped before everything was up")]
+    Stopped,
 }
 
 /// A running process without its listeners.
@@ -52,9 +56,17 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) orchestrator: Orchestrator,
     pub(crate) rng: Arc<Mutex<StdRng>>,
+    held: Held,
+}
+
+/// What a process holds, and gives back however far it came.
+#[derive(Default)]
+struct Held {
     tasks: TaskTracker,
     stop: CancellationToken,
-    sample: Option<PathBuf>,
+    sample: Option<Sample>,
+    store: Option<Store>,
+    executor: Option<Arc<Executor>>,
 }
 
 /// What kind of process it is.
@@ -80,38 +92,75 @@ impl AppError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Store { source, .. } => source.hint().map(|hint| hint.to_string()),
-            Self::Gateway(_) | Self::Executor(_) | Self::Demo(_) | Self::Metrics(_) => None,
+            Self::Gateway(_) | Self::Executor(_) | Self::Demo(_) | Self::Metrics(_) | Self::Stopped => None,
         }
     }
 }
 
 impl App {
-    /// Opens and connects everything.
+    /// Opens and connects everything, unless `stopped` comes first.
     ///
     /// # Errors
-    /// What cannot be opened, with its setting.
-    pub(crate) async fn start(config: Arc<Config>, role: Role<'_>) -> Result<Self, AppError> {
+    /// What cannot be opened, with its setting; everything that was open by then is closed again.
+    pub(crate) async fn start(config: Arc<Config>, role: Role<'_>, stopped: impl Future<Output = ()>) -> Result<Self, AppError> {
+        let mut held = Held::default();
+        let risen = tokio::select! {
+            risen = Box::pin(held.rise(config, role)) => risen,
+            () = stopped => Err(AppError::Stopped),
+        };
+        match risen {
+            Ok((metrics, orchestrator, rng)) => Ok(Self { metrics, orchestrator, rng, held }),
+            Err(failed) => {
+                held.give_back().await;
+                Err(failed)
+            }
+        }
+    }
+
+    /// Takes no more sessions and lets those that run come to their end.
+    pub(crate) async fn drain(&self, patience: std::time::Duration, hurry: &CancellationToken) {
+        self.orchestrator.drain(patience, hurry).await;
+    }
+
+    /// Ends what sessions need, once there are none: tools, then the journal. Whoever reads a journal has to be done.
+    pub(crate) async fn close(self) {
+        self.held.give_back().await;
+    }
+}
+
+impl Held {
+    async fn rise(&mut self, config: Arc<Config>, role: Role<'_>) -> Result<(Arc<Metrics>, Orchestrator, Arc<Mutex<StdRng>>), AppError> {
         for notice in config.notices() {
             info!("{notice}");
         }
         let mut rng = StdRng::from_rng(&mut rand::rng());
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION"), config.revision()).map_err(AppError::Metrics)?);
         let timeline = Arc::new(Timeline::before(Arc::new(Telemetry::new(metrics.clone()))));
         let sink: Arc<dyn SignalSink> = timeline.clone();
 
-        let sample = if config.needs_sample() { Some(sample_root(&mut rng).map_err(AppError::Demo)?) } else { None };
-        let demo_service =
-            if config.needs_demo_service() { Some(demo::start(&tasks, stop.clone()).await.map_err(AppError::Demo)?) } else { None };
+        if config.needs_sample() {
+            self.sample = Some(Sample::make(&mut rng).map_err(AppError::Demo)?);
+        }
+        let demo_service = if config.needs_demo_service() {
+            Some(demo::start(&self.tasks, self.stop.clone()).await.map_err(AppError::Demo)?)
+        } else {
+            None
+        };
 
         let node = format!("node_{:032x}", rng.random::<u128>());
         let mut options = config.store_options(node, Clock::system());
         options.observer = metrics.clone();
         let store = Store::open(options).await.map_err(|source| AppError::Store { url: config.settings().store.url.clone(), source })?;
+        self.store = Some(store.clone());
         let clock = wall_clock();
         let gateway = Gateway::new(config.gateway_options(clock, rng.random()), sink.clone()).map_err(AppError::Gateway)?;
-        let surroundings = Surroundings { sample_root: sample.clone().unwrap_or_default(), demo_service, seed: rng.random() };
-        let executor = Executor::new(config.executor_options(&surroundings), sink).map_err(AppError::Executor)?;
+        let surroundings = Surroundings {
+            sample_root: self.sample.as_ref().map(|sample| sample.root().to_owned()).unwrap_or_default(),
+            demo_service,
+            seed: rng.random(),
+        };
+        let executor = Arc::new(Executor::new(config.executor_options(&surroundings), sink).map_err(AppError::Executor)?);
+        self.executor = Some(executor.clone());
         let agents: Vec<Agent> = config.agents().values().map(agent).collect();
         for (server, reason) in executor.ready(&needed(&agents, role)).await {
             warn!(server = &*server, reason, "the tools of this MCP server are left out for now");
@@ -129,41 +178,29 @@ impl App {
             seed: rng.random(),
             take_over: role == Role::Server,
         };
-        let orchestrator = Orchestrator::open(options, store, Arc::new(gateway), Arc::new(executor), timeline);
-        Ok(Self { metrics, orchestrator, rng: Arc::new(Mutex::new(rng)), tasks, stop, sample })
+        let orchestrator = Orchestrator::open(options, store, Arc::new(gateway), executor, timeline);
+        Ok((metrics, orchestrator, Arc::new(Mutex::new(rng))))
     }
 
-    /// Takes no more sessions and lets those that run come to their end.
-    pub(crate) async fn drain(&self, patience: std::time::Duration, hurry: &CancellationToken) {
-        self.orchestrator.drain(patience, hurry).await;
-    }
-
-    /// Ends what sessions need, once there are none: tools, then the journal. Whoever reads a journal has to be done.
-    pub(crate) async fn close(self) {
-        self.orchestrator.executor().close().await;
-        if let Err(failed) = self.orchestrator.store().close().await {
+    /// Tools first, then the journal, then what is ours alone.
+    async fn give_back(self) {
+        if let Some(executor) = self.executor {
+            executor.close().await;
+        }
+        if let Some(store) = self.store
+            && let Err(failed) = store.close().await
+        {
             warn!(error = %failed, "the journal could not be closed in order");
         }
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        if let Some(sample) = self.sample {
-            // A folder in the temporary directory; what stays is swept by the system.
-            let _ = std::fs::remove_dir_all(sample);
-        }
+        drop(self.sample);
     }
 }
 
-/// A folder of this process's own with the sample in it.
-fn sample_root(rng: &mut StdRng) -> std::io::Result<PathBuf> {
-    let root = std::env::temp_dir().join(format!("ambit-sample-{:016x}", rng.random::<u64>()));
-    std::fs::create_dir(&root)?;
-    sample::write_sample(&root)?;
-    Ok(root)
-}
-
 #[expect(clippy::disallowed_methods, reason = "the one reading that the gateway's wall times start from")]
-fn wall_clock() -> WallClock {
+pub(crate) fn wall_clock() -> WallClock {
     WallClock::new(std::time::SystemTime::now(), Instant::now())
 }
 

@@ -8,7 +8,10 @@ mod cli;
 mod demo;
 mod exit;
 mod http;
+mod listener;
 mod output;
+mod sample;
+mod stall;
 mod telemetry;
 
 use std::process::ExitCode;
@@ -20,5 +23,5 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    cli::Cli::parse().run()
+    output::end(cli::Cli::parse().run())
 }

@@ -22,6 +22,7 @@ mod observe;
 mod options;
 mod queue;
 mod session;
+mod visit;
 mod writer;
 
 use std::fmt;
@@ -45,6 +46,7 @@ pub use lease::Lease;
 pub use observe::{Gauges, OpKind, OpObserver, OpOutcome, Unobserved};
 pub use options::{BATCH_MAX, BUSY, DRAIN, LEASE, NOTE_LINGER, POLL, QUEUE_MAX, READERS, RENEW, StoreOptions};
 pub use session::{Listing, NewSession, Order, PAGE_MAX, Page, RowUpdate, SessionRow, TextFate};
+pub use visit::Visitor;
 
 use follow::Followers;
 use inbox::Inbox;

@@ -75,6 +75,7 @@ const E2E: &[Step] = &[
     BUILD,
     // Real MCP servers, from their committed lock file, into a folder that git does not see.
     Step { name: "MCP servers", run: |root| one(Run::new(root, "tests/mcp/install.sh", &[], 5).status()) },
+    Step { name: "schemathesis", run: |root| one(Run::new(root, "tests/schemathesis/install.sh", &[], 5).status()) },
     CLIENTS,
     Step { name: "tests end to end", run: |root| Suite::E2e.run(root) },
 ];

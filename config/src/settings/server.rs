@@ -23,6 +23,12 @@ pub struct Server {
     /// One request, from its head to the last byte of the answer.
     #[schemars(extend("x-default" = "`limits.deadline` + 5s", "x-cost" = "a connection is held that long"))]
     pub request: Option<Period>,
+    /// The head of a request, from its first byte to its last; also how long a connection may stay unused.
+    #[schemars(extend("default" = "15s", "x-max" = "10m", "x-cost" = "a connection is held that long by whoever says nothing"))]
+    pub head: Period,
+    /// Connections at once on each address; further ones wait in the system's queue until one closes.
+    #[schemars(range(min = 16, max = 1_000_000), extend("default" = 16_384, "x-unit" = "connections", "x-cost" = "an open file each, and some KiB"))]
+    pub connections: u32,
     /// Starts a small service on loopback for the demo tools to talk to.
     ///
     /// False also takes the tools whose `url` points at it away from every agent.

@@ -13,7 +13,7 @@ use ambit_core::session::{
     Canceller, Command, Decision, Event, Finding, FinishReason, Heard, ModelFault, PreparedCall, Reply, TurnCall, fingerprint,
 };
 use ambit_core::signal::{Signal, Subject};
-use ambit_core::{Axis, Gate, Reason, SessionId, Status, Step, ToolCode, ToolResult, Verdict};
+use ambit_core::{Allowance, Axis, Gate, Reason, SessionId, Status, Step, ToolCode, ToolResult, Verdict};
 use ambit_model_gateway::{Admission, ModelOutcome, Turn};
 use ambit_store::{Append, Content, KeyFate, Lease, MessageId, Need, Record, RecordKind, RowUpdate, StoreError};
 use ambit_tool_executor::ToolOutcome;
@@ -57,6 +57,15 @@ pub(crate) struct Beginning {
     pub(crate) verdict: watch::Sender<Option<Arc<SessionView>>>,
 }
 
+/// A step that runs, as far as it must be known if its task dies.
+struct Underway {
+    step: Step,
+    is_model: bool,
+    /// The target, or the tool.
+    dependency: Arc<str>,
+    allowance: Allowance,
+}
+
 /// A running session.
 pub(crate) struct Session {
     shared: Arc<Shared>,
@@ -74,7 +83,7 @@ pub(crate) struct Session {
     marker: u64,
     rendered: Option<Box<Rendered>>,
     steps: JoinSet<Done>,
-    running: HashMap<Id, (Step, bool)>,
+    running: HashMap<Id, Underway>,
     handles: HashMap<Step, AbortHandle>,
     mail: mpsc::Sender<Mail>,
     mailbox: mpsc::Receiver<Mail>,
@@ -243,11 +252,11 @@ impl Session {
                 }
             }
             Err(failed) => {
-                let Some((step, is_model)) = self.running.remove(&failed.id()) else { return };
-                self.handles.remove(&step);
+                let Some(lost) = self.running.remove(&failed.id()) else { return };
+                self.handles.remove(&lost.step);
                 if failed.is_panic() {
-                    error!(session = %self.id, %step, "a step panicked");
-                    let event = self.panic_event(step, is_model);
+                    error!(session = %self.id, step = %lost.step, "a step panicked");
+                    let event = self.panic_event(&lost);
                     self.hear(event, None).await;
                 }
             }
@@ -266,7 +275,7 @@ impl Session {
         let name = event.name();
         let need = self.need(&event);
         let had_verdict = self.progress.verdict().is_some();
-        let replied = matches!(event, Event::ModelReplied { .. });
+        let turns = self.progress.machine.transcript().turns().len();
         let (heard, commands) = self.progress.hear(event, at);
         if heard == Heard::Invalid {
             error!(session = %self.id, phase = self.progress.machine.phase(), event = name, "an event that nobody asked for");
@@ -289,7 +298,7 @@ impl Session {
             row: self.row(fell.as_ref(), at),
             heard: message.into_iter().collect(),
         };
-        let looping = if replied { self.looping() } else { Vec::new() };
+        let looping = self.looping(turns);
         if self.write(append, need).await {
             self.shown(&commands, looping, fell.as_ref());
             self.execute(commands);
@@ -394,9 +403,9 @@ impl Session {
         }
     }
 
-    /// The tools of the turn just heard whose calls the loop guard refused.
-    fn looping(&self) -> Vec<Arc<str>> {
-        let calls = self.progress.machine.transcript().turns().last().map_or(&[][..], |turn| &turn.calls);
+    /// The tools of the turn just heard, if it is one more than `before`, whose calls the loop guard refused.
+    fn looping(&self, before: usize) -> Vec<Arc<str>> {
+        let calls = self.progress.machine.transcript().turns().get(before).map_or(&[][..], |turn| &turn.calls);
         let refused = |call: &&TurnCall| call.result.is_some_and(|result| result.code == ToolCode::LoopDetected);
         calls.iter().filter(refused).map(|call| call.tool.clone()).collect()
     }
@@ -487,10 +496,12 @@ impl Session {
                         mail: self.mail.clone(),
                     };
                     let handle = self.steps.spawn(model.run());
-                    self.running.insert(handle.id(), (step, true));
+                    let dependency = self.equipment.agent.chain.clone();
+                    self.running.insert(handle.id(), Underway { step, is_model: true, dependency, allowance });
                     self.handles.insert(step, handle);
                 }
                 Command::CallTool { step, allowance, tool, arguments, again } => {
+                    let dependency = tool.clone();
                     let tool = ToolStep {
                         step,
                         executor: self.shared.executor.clone(),
@@ -505,7 +516,7 @@ impl Session {
                         again,
                     };
                     let handle = self.steps.spawn(tool.run());
-                    self.running.insert(handle.id(), (step, false));
+                    self.running.insert(handle.id(), Underway { step, is_model: false, dependency, allowance });
                     self.handles.insert(step, handle);
                 }
                 Command::Abandon { step } => {
@@ -593,13 +604,16 @@ impl Session {
         Event::ToolFinished { step, attempts, result: ToolResult { code, body: Some(self.texts.add(&text)), truncated } }
     }
 
-    fn panic_event(&self, step: Step, is_model: bool) -> Event {
-        if is_model {
-            return Event::ModelFailed { step, attempts: Vec::new(), fault: ModelFault::Internal, partial: None };
+    /// A step that died has told nobody what it sent: all that it was lent counts as spent.
+    fn panic_event(&self, lost: &Underway) -> Event {
+        let step = lost.step;
+        let attempts = lost.allowance.charged(&lost.dependency, &Arc::from("panic"));
+        if lost.is_model {
+            return Event::ModelFailed { step, attempts, fault: ModelFault::Internal, partial: None };
         }
         let sent = self.progress.machine.effects().iter().any(|effect| effect.step == step);
         let code = if sent { ToolCode::OutcomeUnknown } else { ToolCode::ToolError };
-        Event::ToolFinished { step, attempts: Vec::new(), result: ToolResult::bare(code) }
+        Event::ToolFinished { step, attempts, result: ToolResult::bare(code) }
     }
 }
 

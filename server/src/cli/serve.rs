@@ -8,18 +8,17 @@ use std::time::Duration;
 use ambit_config::Config;
 use ambit_core::limit::SETTLEMENT_MS_MAX;
 use ambit_orchestrator::wall_ms;
-use axum::Router;
-use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::info;
 
-use crate::app::{App, Role};
+use crate::app::{App, AppError, Role};
 use crate::cli::failed_to_start;
 use crate::exit;
 use crate::http::{Api, admin_router, router};
+use crate::listener::{self, Bounds};
 use crate::output::say;
 use crate::telemetry::logs;
 
@@ -39,13 +38,12 @@ pub(crate) async fn serve(config: Arc<Config>) -> ExitCode {
             (Ok(api), Ok(admin)) => (api, admin),
             (Err(code), _) | (_, Err(code)) => return code,
         };
-    let starting = tokio::select! {
-        starting = App::start(config.clone(), Role::Server) => starting,
-        // MCP servers may take seconds to start; whoever wants to stop does not have to wait for them.
-        code = told(&mut term, &mut int) => return ExitCode::from(code),
-    };
-    let app = match starting {
+    // MCP servers may take seconds to start; whoever wants to stop does not have to wait for them.
+    let mut code = exit::DONE;
+    let stopped = async { code = told(&mut term, &mut int).await };
+    let app = match App::start(config.clone(), Role::Server, stopped).await {
         Ok(app) => app,
+        Err(AppError::Stopped) => return ExitCode::from(code),
         Err(failed) => return failed_to_start(&failed),
     };
     let api = Api {
@@ -63,8 +61,9 @@ pub(crate) async fn serve(config: Arc<Config>) -> ExitCode {
     say!("no authentication: only loopback is served, to whoever can reach it");
     say!("listening on http://{}", api_listener.1);
     say!("admin on http://{}", admin_listener.1);
-    listen(&tasks, &stop, api_listener.0, router(api.clone()));
-    listen(&tasks, &stop, admin_listener.0, admin_router(api));
+    let bounds = Bounds { connections: server.connections as usize, head: server.head.0 };
+    listener::listen(&tasks, &stop, api_listener.0, router(api.clone()), bounds);
+    listener::listen(&tasks, &stop, admin_listener.0, admin_router(api), bounds);
 
     let code = told(&mut term, &mut int).await;
     info!("draining: no new sessions, running ones finish");
@@ -107,15 +106,4 @@ async fn bind(key: &str, address: &str) -> Result<(TcpListener, SocketAddr), Exi
         say!("error: cannot listen on {address} (`{key}`): {failed}\nhint: another process may have it; port 0 takes any free one");
         ExitCode::from(exit::UNAVAILABLE)
     })
-}
-
-fn listen(tasks: &TaskTracker, stop: &CancellationToken, listener: TcpListener, router: Router) {
-    // Small writes, each a whole event: waiting for more of them costs a client 40 ms.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
-    let stop = stop.clone();
-    tasks.spawn(async move {
-        let _ = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await;
-    });
 }

@@ -250,7 +250,8 @@ impl Reader {
     }
 
     pub(crate) fn count(&mut self, value: &Value, at: &str, least: u64) -> Option<u64> {
-        match value.as_u64() {
+        // JSON has one kind of number: 2.0 is as whole as 2.
+        match value.as_u64().or_else(|| value.as_f64().and_then(whole)) {
             Some(count) if count >= least => Some(count),
             _ => {
                 self.wrong(at, format!("expected a whole number, at least {least}; unlimited is no value"));
@@ -305,6 +306,14 @@ impl Reader {
     }
 }
 
+/// A number without a fraction that a float holds exactly.
+fn whole(number: f64) -> Option<u64> {
+    const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, not negative, and below 2^53")]
+    let count = (number.fract() == 0.0 && (0.0..=EXACT_MAX).contains(&number)).then_some(number as u64);
+    count
+}
+
 /// The pointer of a member (RFC 6901).
 pub(crate) fn pointer(at: &str, key: &str) -> String {
     format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
@@ -337,6 +346,15 @@ mod tests {
         );
         check(json!({"agent": "a", "input": "x", "on_limit": "explode", "tools": {"allow": "t"}}), &["/on_limit", "/tools/allow"]);
         check(json!({"agent": "a", "input": "x", "a/b~c": 1}), &["/a~1b~0c"]);
+    }
+
+    #[test]
+    fn a_count_is_a_whole_number_however_it_is_written() {
+        let limits = |value: Value| json!({"agent": "a", "input": "x", "limits": {"model_calls": value}});
+        assert_eq!(read(&limits(json!(2.0))).unwrap().limits.model_calls, Some(2));
+        for wrong in [json!(0), json!(0.0), json!(1.5), json!(-1.0), json!(1e300), json!("1"), json!(null)] {
+            check(limits(wrong), &["/limits/model_calls"]);
+        }
     }
 
     #[test]

@@ -21,13 +21,13 @@ pub(crate) async fn agents(State(api): State<Api>) -> Json<AgentList> {
 #[utoipa::path(
     get, path = "/v1/agents/{name}", tag = "catalog",
     params(("name" = String, Path, description = "Name of the agent")),
-    responses((status = 200, description = "The agent", body = AgentObject), (status = 404, description = "No such agent", body = Problem)),
+    responses((status = 200, description = "The agent", body = AgentObject), (status = 404, description = "AGENT_NOT_FOUND", body = Problem)),
 )]
 pub(crate) async fn agent(State(api): State<Api>, name: Result<Path<String>, PathRejection>) -> Result<Json<AgentObject>, Problem> {
     let name = name.map(|Path(name)| name).unwrap_or_default();
     all(&api).into_iter().find(|agent| agent.name == name).map(Json).ok_or_else(|| {
         let name: String = name.chars().take(128).collect();
-        Problem::new(Code::AgentNotFound, format!("agent `{name}` does not exist"))
+        Problem::new(Code::AgentNotFound, format!("agent `{name}` does not exist; GET /v1/agents lists them"))
     })
 }
 

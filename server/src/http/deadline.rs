@@ -37,7 +37,7 @@ pub(crate) fn of_headers(headers: &HeaderMap, wall_ms: u64) -> Result<Option<Hea
                     pointer: source.into(),
                 }),
                 Some(left) if left <= 0 => {
-                    return Err(Problem::new(Code::DeadlineExceeded, format!("`{source}` leaves no time; nothing was sent")));
+                    return Err(Problem::at(Code::DeadlineExceeded, source, format!("`{source}` leaves no time; nothing was sent")));
                 }
                 Some(left) => {
                     let ms = u64::try_from(left).unwrap_or(u64::MAX);

@@ -3,11 +3,14 @@
 mod body;
 mod catalog;
 mod deadline;
+mod described;
+mod document;
 mod front;
 mod health;
 mod idempotency;
 mod json;
 mod openai;
+mod pages;
 mod problem;
 mod sessions;
 mod sse;
@@ -20,7 +23,7 @@ use std::time::Duration;
 use ambit_config::Config;
 use ambit_orchestrator::Orchestrator;
 use axum::extract::DefaultBodyLimit;
-use axum::http::{HeaderValue, Uri, header};
+use axum::http::Uri;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -36,7 +39,8 @@ use crate::http::problem::{Code, Problem};
 use crate::telemetry::metrics::{Metrics, Pool};
 
 pub(crate) use catalog::local;
-pub(crate) use types::{Include, SessionObject};
+pub(crate) use sse::payload as event_json;
+pub(crate) use types::{Include, SessionList, SessionObject, rfc3339};
 
 /// What every handler may use.
 #[derive(Clone)]
@@ -119,26 +123,20 @@ fn documented() -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
         .routes(routes!(health::version))
+        .routes(routes!(document::openapi))
+        .routes(routes!(pages::index))
+        .routes(routes!(pages::page))
         .split_for_parts()
 }
 
-/// The OpenAPI document as JSON.
+/// The OpenAPI document.
 pub(crate) fn openapi() -> String {
-    documented().1.to_pretty_json().unwrap_or_default()
+    serde_json::to_string_pretty(&document::complete(&documented().1)).unwrap_or_default()
 }
 
 /// What answers on the API's address.
 pub(crate) fn router(api: Api) -> Router {
-    let (routes, document) = documented();
-    let document = Arc::<str>::from(document.to_json().unwrap_or_default());
-    let routes = routes.route(
-        "/openapi.json",
-        get(move || {
-            let document = document.clone();
-            async move { ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], document.to_string()) }
-        }),
-    );
-    finish(routes, api)
+    finish(documented().0, api)
 }
 
 /// What answers on the admin address.
@@ -155,7 +153,9 @@ pub(crate) fn admin_router(api: Api) -> Router {
 fn finish(routes: Router<Api>, api: Api) -> Router {
     routes
         .fallback(async |uri: Uri| nothing_here(uri.path()).into_response())
-        .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "no such method on this path").into_response())
+        .method_not_allowed_fallback(async || {
+            Problem::new(Code::MethodNotAllowed, "no such method on this path; the header `allow` lists those there are").into_response()
+        })
         .layer(DefaultBodyLimit::max(sessions::BODY_MAX))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(api.clone(), front::front))

@@ -19,6 +19,10 @@ const OVERLOADED_RETRY: Duration = Duration::from_secs(1);
 const PREVIOUS: &str = "/previous_session_id";
 /// When to come back to a server that is being replaced.
 const SHUTDOWN_RETRY: Duration = Duration::from_secs(2);
+/// Most errors told of one request: enough to mend it, and no answer is much larger than what asked for it.
+const ERRORS_MAX: usize = 64;
+/// Longest text of a caller's own that an error repeats, characters.
+const ECHO_MAX: usize = 128;
 
 /// A code that a caller may meet. Few, and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -146,14 +150,13 @@ impl Code {
         }
     }
 
-    const fn is_retryable(self) -> bool {
+    /// When to come back, where nothing tells better; `None` where a retry does not help.
+    const fn retry_after(self) -> Option<Duration> {
         match self {
-            Self::Saturated
-            | Self::Overloaded
-            | Self::ShuttingDown
-            | Self::ModelUnavailable
-            | Self::StoreUnavailable
-            | Self::IdempotencyInProgress => true,
+            Self::Saturated | Self::Overloaded | Self::ModelUnavailable | Self::StoreUnavailable | Self::IdempotencyInProgress => {
+                Some(OVERLOADED_RETRY)
+            }
+            Self::ShuttingDown => Some(SHUTDOWN_RETRY),
             Self::InvalidRequest
             | Self::LimitsTooHigh
             | Self::PromptTooLarge
@@ -168,7 +171,7 @@ impl Code {
             | Self::UnsupportedMediaType
             | Self::ModelRejected
             | Self::DeadlineExceeded
-            | Self::Internal => false,
+            | Self::Internal => None,
         }
     }
 }
@@ -204,6 +207,9 @@ pub(crate) struct Problem {
     errors: Vec<FieldError>,
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<String>,
+    /// Where to look at what was begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<String>,
     /// What only the log says.
     #[serde(skip)]
     behind: String,
@@ -225,17 +231,18 @@ impl Problem {
         let detail = detail.into();
         let (kind, openai) = code.openai();
         Self {
-            kind: format!("/problems/{}", code.as_str().to_ascii_lowercase().replace('_', "-")),
+            kind: code.uri(),
             title: code.title(),
             status: code.status().as_u16(),
             error: OpenAiError { message: detail.clone(), kind, param: None, code: openai },
             detail,
             code,
-            retryable: code.is_retryable(),
-            retry_after_ms: None,
+            retryable: code.retry_after().is_some(),
+            retry_after_ms: code.retry_after().map(millis),
             cause: None,
             errors: Vec::new(),
             session_id: None,
+            instance: None,
             behind: String::new(),
         }
     }
@@ -253,11 +260,29 @@ impl Problem {
 
     /// All that is wrong with a request, at once.
     pub(crate) fn invalid(errors: Vec<FieldError>) -> Self {
+        Self::wrong(Code::InvalidRequest, errors)
+    }
+
+    /// What is wrong, at one place: a JSON pointer, or the name of a parameter or header.
+    pub(crate) fn at(code: Code, pointer: &str, detail: impl Into<String>) -> Self {
+        let (detail, pointer) = (detail.into(), pointer.to_owned());
+        let mut problem = Self::new(code, detail.clone());
+        problem.error.param = Some(pointer.clone());
+        problem.errors = vec![FieldError { detail, pointer }];
+        problem
+    }
+
+    /// The first [`ERRORS_MAX`] of what is wrong; the detail says how many there are in all.
+    fn wrong(code: Code, mut errors: Vec<FieldError>) -> Self {
+        for error in &mut errors {
+            error.pointer = echo(&error.pointer);
+        }
         let place = |error: &FieldError| if error.pointer.is_empty() { String::new() } else { format!("`{}`: ", error.pointer) };
         let first = errors.first().map_or_else(String::new, |error| format!("{}{}", place(error), error.detail));
         let more = errors.len().saturating_sub(1);
         let detail = if more == 0 { first } else { format!("{first} (and {more} more)") };
-        let mut problem = Self::new(Code::InvalidRequest, detail);
+        errors.truncate(ERRORS_MAX);
+        let mut problem = Self::new(code, detail);
         problem.error.param = errors.first().map(|error| error.pointer.clone()).filter(|pointer| !pointer.is_empty());
         problem.errors = errors;
         problem
@@ -265,21 +290,32 @@ impl Problem {
 
     pub(crate) fn overloaded(max: usize) -> Self {
         Self::new(Code::Overloaded, format!("{max} sessions are running, which is the limit (server.max_in_flight)"))
-            .retry_after(OVERLOADED_RETRY)
     }
 
     pub(crate) fn shutting_down() -> Self {
-        Self::new(Code::ShuttingDown, "the server takes no new sessions").retry_after(SHUTDOWN_RETRY)
+        Self::new(Code::ShuttingDown, "the server takes no new sessions")
     }
 
     pub(crate) fn retry_after(mut self, after: Duration) -> Self {
-        self.retry_after_ms = Some(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        self.retry_after_ms = Some(millis(after));
+        self
+    }
+
+    /// No retry helps.
+    fn for_good(mut self) -> Self {
+        (self.retryable, self.retry_after_ms) = (false, None);
         self
     }
 
     pub(crate) fn session(mut self, id: SessionId) -> Self {
         self.session_id = Some(id.to_string());
+        self.instance = Some(format!("/v1/sessions/{id}"));
         self
+    }
+
+    /// Why a session that was begun cannot be shown: another request would begin another session.
+    pub(crate) fn of_begun(failed: &LookupError, id: SessionId) -> Self {
+        Self::of_lookup(failed).for_good().session(id)
     }
 
     /// The same for a form of request that has its members elsewhere.
@@ -304,17 +340,22 @@ impl Problem {
         self.code
     }
 
+    #[cfg(test)]
+    pub(crate) const fn is_retryable(&self) -> bool {
+        self.retryable
+    }
+
     /// Why a session was not let in.
     pub(crate) fn of_start(failed: &StartError) -> Self {
         match failed {
             StartError::AgentNotFound { name, known } => {
-                Self::new(Code::AgentNotFound, format!("agent `{name}` does not exist; there are: {}", known.join(", ")))
+                Self::at(Code::AgentNotFound, "/agent", format!("agent `{}` does not exist; there are: {}", echo(name), known.join(", ")))
             }
             StartError::UnknownTools { names, known } => Self::invalid(
                 names
                     .iter()
                     .map(|name| FieldError {
-                        detail: format!("the agent has no tool `{name}`; it has: {}", known.join(", ")),
+                        detail: format!("the agent has no tool `{}`; it has: {}", echo(name), known.join(", ")),
                         pointer: "/tools".into(),
                     })
                     .collect(),
@@ -330,12 +371,11 @@ impl Problem {
                         }
                     })
                     .collect();
-                let mut problem = Self::invalid(errors.clone());
-                problem = Self { errors, ..Self::new(Code::LimitsTooHigh, problem.detail) };
-                problem
+                Self::wrong(Code::LimitsTooHigh, errors)
             }
-            StartError::PromptTooLarge { chars, limit } => Self::new(
+            StartError::PromptTooLarge { chars, limit } => Self::at(
                 Code::PromptTooLarge,
+                "/input",
                 format!("instructions and input have {chars} characters, the limit is {limit} (limits.prompt_chars)"),
             ),
             StartError::ContextTooLong { tokens, window } => {
@@ -387,7 +427,7 @@ impl Problem {
             | ErrorKind::LimitReached
             | ErrorKind::Unavailable
             | ErrorKind::DeadlineExceeded
-            | ErrorKind::Cancelled => Self::new(Code::StoreUnavailable, failed.to_string()).retry_after(OVERLOADED_RETRY),
+            | ErrorKind::Cancelled => Self::new(Code::StoreUnavailable, failed.to_string()),
         }
     }
 
@@ -430,10 +470,12 @@ impl Problem {
         let mut problem = Self::new(code, detail).session(view.id);
         if code == Code::ModelUnavailable {
             problem.cause = cause.map(Cause::as_str);
-            problem.retryable = cause.is_none_or(Cause::is_retryable);
+            if cause.is_some_and(|cause| !cause.is_retryable()) {
+                problem = problem.for_good();
+            }
         }
-        if problem.retryable {
-            problem = problem.retry_after(after.unwrap_or(OVERLOADED_RETRY));
+        if let Some(after) = after.filter(|_| problem.retryable) {
+            problem = problem.retry_after(after);
         }
         Some(problem)
     }
@@ -454,6 +496,18 @@ impl Problem {
     }
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A caller's own text, cut to what helps to find the place.
+fn echo(text: &str) -> String {
+    match text.char_indices().nth(ECHO_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.code.status();
@@ -471,4 +525,66 @@ impl IntoResponse for Problem {
 pub(crate) struct IsProblem {
     /// What is behind it, for the log.
     pub(crate) behind: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(problem: &Problem, name: &str) -> Option<String> {
+        problem.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn every_code_says_whether_and_when_to_come_back() {
+        for code in Code::ALL {
+            let problem = Problem::new(code, "x");
+            assert_eq!(header(&problem, "x-should-retry"), Some(problem.retryable.to_string()), "{code:?}");
+            assert_eq!(problem.retry_after_ms.is_some(), problem.retryable, "{code:?}");
+            assert_eq!(header(&problem, "retry-after").is_some(), problem.retryable, "{code:?}");
+            assert_eq!(code.status().is_client_error(), code.openai().0 != "server_error", "{code:?}");
+            let given_up = problem.for_good();
+            assert_eq!(
+                (header(&given_up, "x-should-retry").as_deref(), header(&given_up, "retry-after")),
+                (Some("false"), None),
+                "{code:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_header_is_whole_seconds_up_to_a_minute_and_the_body_tells_the_truth() {
+        for (ms, seconds) in [(0, "0"), (1, "1"), (1_000, "1"), (1_001, "2"), (60_000, "60"), (60_001, "60"), (3_600_000, "60")] {
+            let problem = Problem::new(Code::Saturated, "x").retry_after(Duration::from_millis(ms));
+            assert_eq!(header(&problem, "retry-after").as_deref(), Some(seconds), "{ms}");
+            assert_eq!((problem.retry_after_ms, header(&problem, "retry-after-ms")), (Some(ms), Some(ms.to_string())), "{ms}");
+        }
+    }
+
+    #[test]
+    fn all_errors_are_told_up_to_a_bound() {
+        let errors = |n: usize| (0..n).map(|i| FieldError { detail: "bad".into(), pointer: format!("/{i}") }).collect::<Vec<_>>();
+        for (given, told, detail) in [(1, 1, "`/0`: bad"), (64, 64, "`/0`: bad (and 63 more)"), (65, 64, "`/0`: bad (and 64 more)")] {
+            let problem = Problem::invalid(errors(given));
+            assert_eq!((problem.errors.len(), problem.detail.as_str()), (told, detail));
+            assert_eq!(problem.error.param.as_deref(), Some("/0"));
+        }
+    }
+
+    #[test]
+    fn what_a_caller_said_is_repeated_in_part_only() {
+        let problem = Problem::invalid(vec![FieldError { detail: "bad".into(), pointer: "é".repeat(129) }]);
+        assert_eq!(problem.errors[0].pointer, format!("{}...", "é".repeat(128)));
+        let name = "n".repeat(200_000);
+        let problem = Problem::of_start(&StartError::AgentNotFound { name, known: vec!["ops".into()] });
+        assert!(problem.detail.len() < 200, "{}", problem.detail);
+        assert_eq!(problem.error.param.as_deref(), Some("/agent"));
+    }
+
+    #[test]
+    fn limits_that_are_too_high_name_their_place() {
+        let refusal = ambit_orchestrator::LimitRefusal { axis: ambit_core::Axis::Deadline, wished: 2.0, allowed: 1.0 };
+        let problem = Problem::of_start(&StartError::LimitsTooHigh(vec![refusal]));
+        assert_eq!((problem.code, problem.error.param.as_deref()), (Code::LimitsTooHigh, Some("/limits/deadline_ms")));
+    }
 }

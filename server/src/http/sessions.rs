@@ -24,12 +24,13 @@ use crate::http::Api;
 use crate::http::body::{self, SessionBody};
 use crate::http::catalog::local;
 use crate::http::deadline::{HeaderDeadline, of_headers};
+use crate::http::described::{ListOrder, SessionRequestDoc, SessionStatus, StreamEvent};
 use crate::http::front::{Arrival, body_time};
 use crate::http::idempotency::{self, key_of};
 use crate::http::json;
 use crate::http::problem::{Code, FieldError, Problem};
 use crate::http::sse::{Events, Native};
-use crate::http::types::{Include, SessionList, SessionObject, SessionRequestDoc};
+use crate::http::types::{Include, SessionList, SessionObject};
 
 /// Said of what is no event's id.
 const NO_EVENT: &str = "expected the id of an event, like 12.0.340";
@@ -65,7 +66,7 @@ struct Preference {
     params(("idempotency-key" = Option<String>, Header, description = "1 to 255 printable characters, bare or quoted")),
     request_body = SessionRequestDoc,
     responses(
-        (status = 200, description = "The session with its verdict, or its events", body = SessionObject),
+        (status = 200, description = "The session with its verdict, or its events", content((SessionObject = "application/json"), (StreamEvent = "text/event-stream"))),
         (status = 202, description = "The session goes on; see Location", body = SessionObject),
         (status = 400, description = "INVALID_REQUEST, LIMITS_TOO_HIGH, PROMPT_TOO_LARGE, CONTEXT_TOO_LONG, MODEL_REJECTED", body = Problem),
         (status = 404, description = "AGENT_NOT_FOUND, SESSION_NOT_FOUND (the one to go on from)", body = Problem),
@@ -108,7 +109,7 @@ pub(crate) async fn create(
     let replayed = running.replayed;
 
     if streams {
-        let stream = api.orchestrator.follow(running.id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
+        let stream = api.orchestrator.follow(running.id, false).await.map_err(|failed| Problem::of_begun(&failed, running.id))?;
         let events = Events {
             stream: stream.behind(after),
             speech: Native(running.id),
@@ -136,14 +137,13 @@ pub(crate) async fn create(
             }
             answer
         }
-        None if until.is_some() => {
-            // Whoever asked not to wait is not expected to stay.
+        // Whoever asked not to wait is not expected to stay; without a wait, another process has taken the session over.
+        None => {
             if let Some(guard) = guard {
                 guard.disarm();
             }
             accepted(&api, running.id).await?
         }
-        None => return Err(Problem::new(Code::StoreUnavailable, "another process has taken the session over").session(running.id)),
     };
     if preference.respond_async {
         response.headers_mut().insert(HeaderName::from_static("preference-applied"), HeaderValue::from_static("respond-async"));
@@ -174,10 +174,15 @@ pub(crate) fn at_the_door(api: &Api, headers: &HeaderMap, arrival: Arrival) -> R
 #[utoipa::path(
     get, path = "/v1/sessions/{id}", tag = "sessions",
     params(
-        ("id" = String, Path, description = "`ses_<ULID>`, or `resp_<ULID>`"),
-        ("include" = Option<String>, Query, description = "`steps`, `transcript`, or both with a comma"),
+        ("id" = String, Path, description = "`ses_<ULID>`, or `resp_<ULID>`", pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$"),
+        ("include" = Option<String>, Query, description = "`steps`, `transcript`, or both with a comma", nullable = false, pattern = "^(steps|transcript)(,(steps|transcript))*$"),
     ),
-    responses((status = 200, description = "The session", body = SessionObject), (status = 404, description = "SESSION_NOT_FOUND", body = Problem)),
+    responses(
+        (status = 200, description = "The session", body = SessionObject),
+        (status = 400, description = "INVALID_REQUEST", body = Problem),
+        (status = 404, description = "SESSION_NOT_FOUND", body = Problem),
+        (status = 503, description = "STORE_UNAVAILABLE", body = Problem),
+    ),
 )]
 pub(crate) async fn get(
     State(api): State<Api>,
@@ -198,13 +203,17 @@ pub(crate) async fn get(
 #[utoipa::path(
     get, path = "/v1/sessions", tag = "sessions",
     params(
-        ("after" = Option<String>, Query, description = "Begin behind this session"),
-        ("limit" = Option<u32>, Query, description = "1 to 100, 20 if absent"),
-        ("order" = Option<String>, Query, description = "`desc` or `asc`"),
-        ("status" = Option<String>, Query, description = "Only of this status"),
-        ("agent" = Option<String>, Query, description = "Only of this agent"),
+        ("after" = Option<String>, Query, description = "Begin behind this session", nullable = false, pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$"),
+        ("limit" = Option<u32>, Query, description = "20 if absent", nullable = false, minimum = 1, maximum = 100),
+        ("order" = inline(Option<ListOrder>), Query, description = "`desc` if absent", nullable = false),
+        ("status" = Option<SessionStatus>, Query, description = "Only of this status", nullable = false),
+        ("agent" = Option<String>, Query, description = "Only of this agent", nullable = false),
     ),
-    responses((status = 200, description = "The page", body = SessionList), (status = 400, description = "INVALID_REQUEST", body = Problem)),
+    responses(
+        (status = 200, description = "The page", body = SessionList),
+        (status = 400, description = "INVALID_REQUEST", body = Problem),
+        (status = 503, description = "STORE_UNAVAILABLE", body = Problem),
+    ),
 )]
 pub(crate) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> Result<Json<SessionList>, Problem> {
     let page = page(query.as_deref().unwrap_or_default()).map_err(Problem::invalid)?;
@@ -226,11 +235,16 @@ pub(crate) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> R
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/events", tag = "sessions",
     params(
-        ("id" = String, Path, description = "`ses_<ULID>`"),
-        ("starting_after" = Option<String>, Query, description = "Id of the last event that is known"),
-        ("settlement" = Option<bool>, Query, description = "Also what comes after the verdict"),
+        ("id" = String, Path, description = "`ses_<ULID>`, or `resp_<ULID>`", pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$"),
+        ("starting_after" = Option<String>, Query, description = "Id of the last event that is known; goes before `Last-Event-ID`", nullable = false, pattern = "^[0-9]{1,18}(\\.[0-9]{1,9}(\\.[0-9]{1,18})?)?$"),
+        ("settlement" = Option<bool>, Query, description = "Also what comes after the verdict", nullable = false),
     ),
-    responses((status = 200, description = "Events", content_type = "text/event-stream"), (status = 404, description = "SESSION_NOT_FOUND", body = Problem)),
+    responses(
+        (status = 200, description = "Events, the last of them terminal", body = StreamEvent, content_type = "text/event-stream"),
+        (status = 400, description = "INVALID_REQUEST", body = Problem),
+        (status = 404, description = "SESSION_NOT_FOUND", body = Problem),
+        (status = 503, description = "STORE_UNAVAILABLE", body = Problem),
+    ),
 )]
 pub(crate) async fn events(
     State(api): State<Api>,
@@ -276,8 +290,12 @@ pub(crate) async fn events(
 /// Asks a session to stop. Asking again, or after its end, changes nothing.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/cancel", tag = "sessions",
-    params(("id" = String, Path, description = "`ses_<ULID>`")),
-    responses((status = 200, description = "The session", body = SessionObject), (status = 404, description = "SESSION_NOT_FOUND", body = Problem)),
+    params(("id" = String, Path, description = "`ses_<ULID>`, or `resp_<ULID>`", pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$")),
+    responses(
+        (status = 200, description = "The session", body = SessionObject),
+        (status = 404, description = "SESSION_NOT_FOUND", body = Problem),
+        (status = 503, description = "STORE_UNAVAILABLE", body = Problem),
+    ),
 )]
 pub(crate) async fn cancel(State(api): State<Api>, id: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
     let id = session_id(id)?;
@@ -293,7 +311,7 @@ pub(crate) async fn read_body(headers: &HeaderMap, body: Body, until: Instant) -
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
         discard(body).await;
-        return Err(Problem::new(Code::UnsupportedMediaType, "send Content-Type: application/json"));
+        return Err(Problem::at(Code::UnsupportedMediaType, "content-type", "send Content-Type: application/json"));
     }
     let mut chunks = body.into_data_stream();
     let mut bytes = Vec::new();
@@ -374,7 +392,7 @@ pub(crate) fn label(response: &mut Response, view: &SessionView) {
 }
 
 async fn accepted(api: &Api, id: SessionId) -> Result<Response, Problem> {
-    let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
+    let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_begun(&failed, id))?;
     let mut response = shown(StatusCode::ACCEPTED, &view, Include::default());
     if let Ok(location) = HeaderValue::from_str(&format!("/v1/sessions/{id}")) {
         response.headers_mut().insert(header::LOCATION, location);

@@ -9,69 +9,21 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
-/// The body of `POST /v1/sessions`, for the document alone: `body.rs` reads it, and says everything that is wrong at once.
-#[derive(ToSchema)]
-#[schema(as = SessionRequest)]
-#[expect(dead_code, reason = "described, never built")]
-pub(crate) struct SessionRequestDoc {
-    /// Name of an agent.
-    agent: String,
-    /// A text, or messages `{"role": "user", "content": text | [{"type": "input_text", "text"}]}`.
-    input: serde_json::Value,
-    /// The session to go on from: its inputs and its answer come first.
-    previous_session_id: Option<String>,
-    /// Tighter limits; absent ones are the agent's.
-    limits: Option<LimitsRequestDoc>,
-    /// Fewer tools.
-    tools: Option<ToolsRequestDoc>,
-    /// `answer` (the default) or `stop`.
-    on_limit: Option<String>,
-    /// At most 16 pairs of the caller's own.
-    metadata: Option<BTreeMap<String, String>>,
-    /// Answer with events.
-    stream: Option<bool>,
-    /// Answer 202 at once.
-    background: Option<bool>,
-    /// `cancel` or `continue`; `cancel` is the default for callers who wait, `continue` in the background.
-    on_disconnect: Option<String>,
-}
-
-/// Limits as a request may tighten them.
-#[derive(ToSchema)]
-#[schema(as = LimitsRequest)]
-#[expect(dead_code, reason = "described, never built")]
-pub(crate) struct LimitsRequestDoc {
-    deadline_ms: Option<u64>,
-    model_calls: Option<u32>,
-    tool_calls: Option<u32>,
-    model_attempts: Option<u32>,
-    tool_attempts: Option<u32>,
-    total_tokens: Option<u64>,
-    cost_usd: Option<f64>,
-}
-
-/// Which of the agent's tools may be used.
-#[derive(ToSchema)]
-#[schema(as = ToolsRequest)]
-#[expect(dead_code, reason = "described, never built")]
-pub(crate) struct ToolsRequestDoc {
-    /// Only these.
-    allow: Option<Vec<String>>,
-    /// None of these.
-    deny: Option<Vec<String>>,
-}
+use crate::http::described::{SessionStatus, SettlementState};
 
 /// One session.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct SessionObject {
     /// `ses_<ULID>`.
+    #[schema(pattern = "^ses_[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
     id: String,
     /// Always `session`.
     object: &'static str,
     agent: String,
     /// Content hash of the agent's definition.
     agent_version: String,
-    /// `running`, `awaiting_approval`, `completed`, `incomplete`, `failed`, `cancelled`.
+    /// How it stands.
+    #[schema(value_type = SessionStatus)]
     status: &'static str,
     /// Why it ended as it did.
     reason: Option<&'static str>,
@@ -86,8 +38,10 @@ pub(crate) struct SessionObject {
     /// Why no model could be used.
     cause: Option<&'static str>,
     effects: EffectsObject,
-    /// `none`, `pending`, `settled`, `needs_attention`.
+    /// What became of its effects.
+    #[schema(value_type = SettlementState)]
     settlement: &'static str,
+    #[schema(format = DateTime)]
     /// What a reader of the answer should know about it; none so far.
     flags: Vec<String>,
     /// What a person has to do for it to go on; none so far.
@@ -95,8 +49,11 @@ pub(crate) struct SessionObject {
     /// The session that it continues.
     previous_session_id: Option<String>,
     created_at: String,
+    #[schema(format = DateTime)]
     deadline_at: String,
+    #[schema(format = DateTime)]
     verdict_at: Option<String>,
+    #[schema(format = DateTime)]
     closed_at: Option<String>,
     config_revision: String,
     metadata: BTreeMap<String, String>,

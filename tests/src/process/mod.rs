@@ -24,6 +24,7 @@ pub use family::Member;
 use output::Output;
 
 use crate::WAIT_MAX;
+use crate::pty::Pty;
 
 /// What the server prints on stderr before its API address.
 const LISTENING: &str = "listening on ";
@@ -146,6 +147,60 @@ impl Launch {
     /// When it cannot be started.
     #[must_use]
     pub fn spawn(&self, arguments: &[&str]) -> Running {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = started(command, arguments);
+        let stdout = Output::of(child.stdout.take().expect("stdout is piped"));
+        let stderr = Output::of(child.stderr.take().expect("stderr is piped"));
+        self.running(child, stdout, stderr)
+    }
+
+    /// The same with stderr on a terminal, whose screen stands in the child's stderr then.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn spawn_on_terminal(&self, arguments: &[&str]) -> Running {
+        let pty = Pty::open();
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::piped()).stderr(pty.stream());
+        let mut child = started(command, arguments);
+        let stdout = Output::of(child.stdout.take().expect("stdout is piped"));
+        self.running(child, stdout, Output::of(tokio::fs::File::from_std(pty.into_screen())))
+    }
+
+    /// The same with stdout and stderr on one terminal, as in front of a person; stdout is empty then.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn spawn_in_terminal(&self, arguments: &[&str]) -> Running {
+        let pty = Pty::open();
+        let mut command = self.command(arguments);
+        command.stdout(pty.stream()).stderr(pty.stream());
+        let child = started(command, arguments);
+        self.running(child, Output::of(tokio::io::empty()), Output::of(tokio::fs::File::from_std(pty.into_screen())))
+    }
+
+    /// The same with stdout into what is given; it is empty then.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn spawn_into(&self, stdout: impl Into<Stdio>, arguments: &[&str]) -> Running {
+        let mut command = self.command(arguments);
+        command.stdout(stdout).stderr(Stdio::piped());
+        let mut child = started(command, arguments);
+        let stderr = Output::of(child.stderr.take().expect("stderr is piped"));
+        self.running(child, Output::of(tokio::io::empty()), stderr)
+    }
+
+    fn running(&self, child: Child, stdout: Output, stderr: Output) -> Running {
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).expect("a child that was not awaited has an id");
+        Running { child, stdout, stderr, family: Family::of(pid), _folder: Arc::clone(&self.folder) }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = match self.file_size_max {
             // Ignored signals survive exec: the write then fails with an error instead of killing the process.
             Some(kib) => {
@@ -156,16 +211,8 @@ impl Launch {
             None => Command::new(binary()),
         };
         command.args(arguments).args(&self.arguments).current_dir(self.folder()).env_clear().envs(&self.env);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.process_group(0).kill_on_drop(true);
-        let mut child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) => panic!("`ambit {}` does not start: {error}", arguments.join(" ")),
-        };
-        let stdout = Output::of(child.stdout.take().expect("stdout is piped"));
-        let stderr = Output::of(child.stderr.take().expect("stderr is piped"));
-        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).expect("a child that was not awaited has an id");
-        Running { child, stdout, stderr, family: Family::of(pid), _folder: Arc::clone(&self.folder) }
+        command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
+        command
     }
 
     /// Runs `ambit` with these arguments to its end, at most [`WAIT_MAX`].
@@ -205,6 +252,13 @@ impl Launch {
     }
 }
 
+fn started(mut command: Command, arguments: &[&str]) -> Child {
+    match command.spawn() {
+        Ok(child) => child,
+        Err(error) => panic!("`ambit {}` does not start: {error}", arguments.join(" ")),
+    }
+}
+
 /// A running server.
 #[derive(Debug)]
 pub struct Ambit {
@@ -236,6 +290,12 @@ impl Ambit {
     #[must_use]
     pub fn stderr(&self) -> String {
         self.running.stderr()
+    }
+
+    /// Memory that is resident now, bytes; 0 where the system does not tell.
+    #[must_use]
+    pub fn resident(&self) -> u64 {
+        self.running.family.resident()
     }
 
     /// Descendants that live now: MCP servers.
@@ -285,6 +345,17 @@ impl Running {
     #[must_use]
     pub fn stderr(&self) -> String {
         self.stderr.text()
+    }
+
+    /// Waits until stdout satisfies `condition`.
+    ///
+    /// # Panics
+    /// When it does not within [`WAIT_MAX`].
+    pub async fn stdout_says(&self, what: &str, condition: impl Fn(&str) -> bool) {
+        let said = self.stdout.wait_for(|text| condition(text).then_some(()));
+        if tokio::time::timeout(WAIT_MAX, said).await.ok().flatten().is_none() {
+            panic!("stdout does not say {what}:\n{}\n--- stderr\n{}", self.stdout(), self.stderr());
+        }
     }
 
     /// Waits until stderr satisfies `condition`.

@@ -69,16 +69,6 @@ async fn limits_that_allow_nothing() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_is_refused_rather_than_ignored() {
-    let house = Setup::new("ok").serve().await;
-    let request = house.api.request(Method::POST, "/v1/sessions").header("idempotency-key", "k1").json(&House::request("hi"));
-    let problem = house.api.send(request).await.assert_problem(400, "INVALID_REQUEST");
-    assert_eq!(problem["errors"][0]["pointer"], "idempotency-key", "{problem:#}");
-    assert_eq!(house.provider.calls(), 0);
-    house.close().await;
-}
-
-#[tokio::test]
 async fn everything_wrong_is_said_at_once() {
     let house = Setup::new("ok").serve().await;
     let body = json!({"agent": 1, "input": 2, "limits": {"speed": 3}, "more": 4});

@@ -23,6 +23,8 @@ pub(crate) struct Template {
     segments: Vec<Vec<Piece>>,
     /// Key (encoded) and value.
     query: Vec<(String, Vec<Piece>)>,
+    /// The address itself where there is nothing to fill in: read once, not at every call.
+    fixed: Option<Url>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,10 +79,12 @@ impl Template {
                 Ok((key.to_owned(), pieces(value)?))
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let this = Self { origin, host, segments, query };
+        let this = Self { origin, host, segments, query, fixed: None };
         // What remains of the template with harmless values is a whole address, or nothing will ever be.
-        this.fill_with(|_| Ok("x".into()), Vec::new()).map_err(|misfit| format!("its url cannot be read: {}", misfit.reason))?;
-        Ok(this)
+        let harmless =
+            this.fill_with(|_| Ok("x".into()), Vec::new()).map_err(|misfit| format!("its url cannot be read: {}", misfit.reason))?;
+        let fixed = this.places().is_empty().then_some(harmless);
+        Ok(Self { fixed, ..this })
     }
 
     /// The names of its placeholders, each once.
@@ -107,6 +111,9 @@ impl Template {
 
     /// The address for these arguments; those of `rest` become query parameters.
     pub(crate) fn fill(&self, arguments: &[(String, Json)], rest: &[&(String, Json)]) -> Result<Url, Misfit> {
+        if let Some(fixed) = self.fixed.as_ref().filter(|_| rest.is_empty()) {
+            return Ok(fixed.clone());
+        }
         let mut extra = Vec::new();
         for (name, value) in rest {
             match value {
