@@ -10,6 +10,7 @@ use crate::demo;
 use crate::files::Files;
 use crate::layers::Layers;
 use crate::node::Place;
+use crate::otel::TraceExport;
 use crate::revision::revision;
 use crate::settings::{AgentLimits, Dialect, Effect, Model, Settings, Taint, Tool};
 use crate::value::{Period, Size};
@@ -27,6 +28,7 @@ pub struct Config {
     profile: String,
     revision: String,
     notices: Vec<String>,
+    traces: Option<TraceExport>,
 }
 
 /// One agent as configured. The digest that is its version is the orchestrator's to compute.
@@ -79,7 +81,19 @@ impl Config {
         }
         let profile = layers.profile.clone();
         let revision = revision(&profile, &effective);
-        Self { settings, agents, layers, effective, files, path, profile, revision, notices }
+        Self { settings, agents, layers, effective, files, path, profile, revision, notices, traces: None }
+    }
+
+    /// The same with traces that go somewhere. They change nothing that a session does and are no part of the revision.
+    pub(crate) fn with_traces(mut self, traces: Option<TraceExport>) -> Self {
+        self.traces = traces;
+        self
+    }
+
+    /// Where traces go; `None` if nowhere.
+    #[must_use]
+    pub const fn traces(&self) -> Option<&TraceExport> {
+        self.traces.as_ref()
     }
 
     /// Name of the selected profile.

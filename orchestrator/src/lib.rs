@@ -28,8 +28,6 @@ pub use follow::{Followed, Said, SessionStream};
 pub use orchestrator::{CancelOnDrop, Orchestrator, OrchestratorOptions, Quiescence, Running, Sessions};
 pub use progress::StepTally;
 pub use record::Unreadable;
-pub use request::{
-    IdempotencyKey, LimitRefusal, LimitsWish, METADATA_KEY_MAX, METADATA_PAIRS_MAX, METADATA_VALUE_MAX, SessionRequest, TraceParent,
-};
+pub use request::{IdempotencyKey, LimitRefusal, LimitsWish, METADATA_KEY_MAX, METADATA_PAIRS_MAX, METADATA_VALUE_MAX, SessionRequest};
 pub use stream::{EventId, Remaining, limits_json};
 pub use view::{Degradation, EffectCounts, FailureView, Line, SessionView};

@@ -21,6 +21,7 @@ use tracing::{info, warn};
 use crate::demo;
 use crate::telemetry::Telemetry;
 use crate::telemetry::metrics::{Known, Metrics};
+use crate::telemetry::traces::{TraceError, Traces};
 
 /// Why a process cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +43,9 @@ pub(crate) enum AppError {
     /// The demo service or the sample cannot be set up.
     #[error("the demo cannot be set up")]
     Demo(#[source] std::io::Error),
+    /// Traces cannot be sent as the `OTEL_` variables say.
+    #[error("traces cannot be exported")]
+    Traces(#[source] TraceError),
     /// The metrics contradict each other: a mistake of ours.
     #[error("the metrics cannot be set up")]
     Metrics(#[source] prometheus::Error),
@@ -50,6 +54,7 @@ pub(crate) enum AppError {
 /// A running process without its listeners.
 pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) traces: Traces,
     pub(crate) orchestrator: Orchestrator,
     pub(crate) rng: Arc<Mutex<StdRng>>,
     tasks: TaskTracker,
@@ -80,7 +85,7 @@ impl AppError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Store { source, .. } => source.hint().map(|hint| hint.to_string()),
-            Self::Gateway(_) | Self::Executor(_) | Self::Demo(_) | Self::Metrics(_) => None,
+            Self::Gateway(_) | Self::Executor(_) | Self::Demo(_) | Self::Traces(_) | Self::Metrics(_) => None,
         }
     }
 }
@@ -97,7 +102,8 @@ impl App {
         let mut rng = StdRng::from_rng(&mut rand::rng());
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION"), config.revision()).map_err(AppError::Metrics)?);
-        let timeline = Arc::new(Timeline::before(Arc::new(Telemetry::new(metrics.clone()))));
+        let traces = Traces::start(config.traces(), &metrics).await.map_err(AppError::Traces)?;
+        let timeline = Arc::new(Timeline::before(Arc::new(Telemetry::new(metrics.clone(), traces.clone()))));
         let sink: Arc<dyn SignalSink> = timeline.clone();
 
         let sample = if config.needs_sample() { Some(sample_root(&mut rng).map_err(AppError::Demo)?) } else { None };
@@ -130,7 +136,7 @@ impl App {
             take_over: role == Role::Server,
         };
         let orchestrator = Orchestrator::open(options, store, Arc::new(gateway), Arc::new(executor), timeline);
-        Ok(Self { metrics, orchestrator, rng: Arc::new(Mutex::new(rng)), tasks, stop, sample })
+        Ok(Self { metrics, traces, orchestrator, rng: Arc::new(Mutex::new(rng)), tasks, stop, sample })
     }
 
     /// Takes no more sessions and lets those that run come to their end.
@@ -147,6 +153,8 @@ impl App {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        // After everything that ends spans.
+        self.traces.close().await;
         if let Some(sample) = self.sample {
             // A folder in the temporary directory; what stays is swept by the system.
             let _ = std::fs::remove_dir_all(sample);

@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use ambit_config::Config;
@@ -112,11 +112,11 @@ impl Run {
             agent,
             input: vec![input.into()],
             tainted: false,
-        previous: None,
-        idempotency: None,
-        forget: false,
-        trace: None,
-        limits: LimitsWish::default(),
+            previous: None,
+            idempotency: None,
+            forget: false,
+            trace: Some(app.traces.root(&mut *app.rng.lock().unwrap_or_else(PoisonError::into_inner))),
+            limits: LimitsWish::default(),
             tools_allow: None,
             tools_deny: Vec::new(),
             on_limit: OnLimit::Answer,

@@ -50,6 +50,7 @@ pub(crate) async fn serve(config: Arc<Config>) -> ExitCode {
     let api = Api {
         orchestrator: app.orchestrator.clone(),
         metrics: app.metrics.clone(),
+        traces: app.traces.clone(),
         config: config.clone(),
         max_in_flight: server.max_in_flight as usize,
         request: config.request().0,

@@ -31,6 +31,7 @@ use utoipa_axum::routes;
 
 use crate::http::problem::{Code, Problem};
 use crate::telemetry::metrics::{Metrics, Pool};
+use crate::telemetry::traces::Traces;
 
 pub(crate) use catalog::local;
 pub(crate) use types::{Include, SessionObject};
@@ -40,6 +41,7 @@ pub(crate) use types::{Include, SessionObject};
 pub(crate) struct Api {
     pub(crate) orchestrator: Orchestrator,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) traces: Traces,
     pub(crate) config: Arc<Config>,
     pub(crate) max_in_flight: usize,
     /// Longest that one request may take, from its head to the last byte.

@@ -89,6 +89,7 @@ pub(crate) async fn create(
     let leaves = background || (!streams && preference.wait.is_some());
     let continues = body.continues.unwrap_or(background);
     let request = request(body, arrival, header_deadline, streams || leaves, leaves);
+    let request = SessionRequest { trace: Some(arrival.place.context(&headers)), ..request };
     let mut running = api.orchestrator.start(request).await.map_err(|failed| Problem::of_start(&failed))?;
     let guard = (!continues).then(|| running.cancel_on_drop());
     let due = arrival.at + Duration::from_millis(running.limits.deadline_ms);
