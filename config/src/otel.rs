@@ -136,15 +136,18 @@ impl<'a> Reader<'a> {
         let timeout = self.number(&TIMEOUT, 10_000, 1, TRACE_EXPORT_MS_MAX);
         // An export may take as long as the exporter's timeout says; this one may cut it shorter.
         let export = self.number(&[EXPORT_TIMEOUT], 30_000, 1, TRACE_EXPORT_MS_MAX);
+        let delay = self.number(&[DELAY], 5_000, 1, TRACE_EXPORT_MS_MAX);
+        let (sampler, resource) = (self.sampler(), self.resource());
+        // Only now, so that everything that is wrong is said at once.
         Some(TraceExport {
             protocol,
             endpoint: endpoint?,
             timeout: Duration::from_millis(timeout.min(export)),
-            sampler: self.sampler(),
-            resource: self.resource(),
+            sampler,
+            resource,
             queue: usize::try_from(queue).unwrap_or(usize::MAX),
             batch: usize::try_from(batch).unwrap_or(usize::MAX),
-            delay: Duration::from_millis(self.number(&[DELAY], 5_000, 1, TRACE_EXPORT_MS_MAX)),
+            delay: Duration::from_millis(delay),
         })
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - [`upstream`]: a provider and HTTP tools of our own that play scripts, down to single bytes and TCP resets;
 //! - [`mcp`]: real MCP servers, and a fake one that misbehaves as told;
+//! - [`otlp`]: a real receiver of traces, and the spans that it took;
 //! - [`process`]: the real `ambit` binary as a child, with a folder of its own, killed with its whole family on drop;
 //! - [`client`]: what a caller does over HTTP: sessions, streams, problems, metrics;
 //! - [`quiet`]: the leak check that ends every end-to-end test.
@@ -15,6 +16,7 @@
 
 pub mod client;
 pub mod mcp;
+pub mod otlp;
 pub mod process;
 pub mod quiet;
 pub mod upstream;

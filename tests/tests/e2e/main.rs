@@ -13,3 +13,4 @@ mod kit;
 mod mcp;
 mod provider;
 mod tools;
+mod traces;
