@@ -396,10 +396,10 @@ mod tests {
     #[test]
     fn headers_are_checked_and_never_shown() {
         export(&[("OTEL_EXPORTER_OTLP_HEADERS", "api-key=se%20cret, tenant = ours,")]);
-        for wrong in ["secret", "=secret", "a b=secret", "key=secret\u{e9}"] {
+        for wrong in ["hunter2", "=hunter2", "a b=hunter2", "key=hunter2\u{e9}"] {
             refused(("OTEL_EXPORTER_OTLP_HEADERS", wrong), "no list of headers");
             let (_, _, problems) = read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://o"), ("OTEL_EXPORTER_OTLP_HEADERS", wrong)]);
-            assert!(!problems[0].contains("secret,") && !problems[0].contains("=secret\u{e9}"), "{problems:?}");
+            assert!(!problems[0].contains("hunter2"), "{problems:?}");
         }
     }
 

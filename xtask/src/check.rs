@@ -75,6 +75,8 @@ const E2E: &[Step] = &[
     BUILD,
     // Real MCP servers, from their committed lock file, into a folder that git does not see.
     Step { name: "MCP servers", run: |root| one(Run::new(root, "tests/mcp/install.sh", &[], 5).status()) },
+    // A real receiver of traces, likewise.
+    Step { name: "OTLP receiver", run: |root| one(Run::new(root, "tests/otlp/install.sh", &[], 5).status()) },
     Step { name: "tests end to end", run: |root| Suite::E2e.run(root) },
 ];
 const DOCS: &[Step] = &[

@@ -15,6 +15,7 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
+use crate::telemetry::process::Process;
 use crate::telemetry::traces::SpanCounters;
 
 /// Seconds; the last ones straddle the deadline.
@@ -68,6 +69,7 @@ pub(crate) struct Metrics {
     loops: IntCounterVec,
     resumed: IntCounterVec,
     pub(crate) spans: SpanCounters,
+    process: Process,
     /// Attempts and logical calls of each target, for their ratio.
     legs: Mutex<BTreeMap<String, (u64, u64)>>,
 }
@@ -215,6 +217,7 @@ impl Metrics {
             loops: counters(r, "ambit_session_loops_total", "Calls that the loop guard refused", &["tool"])?,
             resumed: counters(r, "ambit_sessions_resumed_total", "Sessions taken up again by replay", &["agent"])?,
             spans: spans(r)?,
+            process: Process::new(r)?,
             legs: Mutex::default(),
             registry,
         })
@@ -391,6 +394,7 @@ impl Metrics {
             let ratio = if *calls == 0 { 1.0 } else { *attempts as f64 / *calls as f64 };
             self.amplification.with_label_values(&[target]).set(ratio);
         }
+        self.process.look();
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())

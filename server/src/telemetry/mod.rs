@@ -2,6 +2,7 @@
 
 pub(crate) mod logs;
 pub(crate) mod metrics;
+mod process;
 pub(crate) mod traces;
 
 use std::sync::Arc;

@@ -6,6 +6,8 @@
 
 mod events;
 mod export;
+#[cfg(test)]
+mod projection_tests;
 mod server_span;
 mod spans;
 

@@ -73,6 +73,12 @@ impl Spans {
         &self.exporter
     }
 
+    /// For how many spans events wait.
+    #[cfg(test)]
+    pub(super) fn waiting_len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Projects one signal about a session whose trace is recorded.
     pub(super) fn project(&self, trace: Trace, subject: Subject, signal: &Signal) {
         let Some(session) = subject.session else { return };
@@ -317,8 +323,9 @@ fn int(key: &'static str, value: impl TryInto<i64>) -> KeyValue {
     KeyValue::new(key, value.try_into().unwrap_or(i64::MAX))
 }
 
+/// Milliseconds, to the microsecond.
 fn millis(key: &'static str, value: Duration) -> KeyValue {
-    KeyValue::new(key, value.as_secs_f64() * 1_000.0)
+    KeyValue::new(key, (value.as_secs_f64() * 1_000_000.0).round() / 1_000.0)
 }
 
 fn before(duration: Duration) -> SystemTime {
