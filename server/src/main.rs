@@ -10,9 +10,11 @@ mod exit;
 mod http;
 mod listener;
 mod output;
+mod reload;
 mod sample;
 mod stall;
 mod telemetry;
+mod workshop;
 
 use std::process::ExitCode;
 

@@ -68,10 +68,11 @@ fn keep(written: io::Result<()>) {
     }
 }
 
-/// A text of somebody else's, made safe for a terminal: what moves a cursor, changes a title or hides what follows
-/// becomes a replacement character; line feeds and tabs stay.
+/// A text of somebody else's, made safe for a terminal: what moves a cursor, changes a title or turns the direction of
+/// writing becomes a replacement character; line feeds and tabs stay.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    let drives = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if drives(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -81,5 +82,6 @@ mod tests {
     #[test]
     fn a_foreign_text_cannot_drive_a_terminal() {
         assert_eq!(plain("a\u{1b}[2Jb\rc\u{9b}1md\te\nf"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}1md\te\nf");
+        assert_eq!(plain("pay\u{202e}gnp.exe\u{2066}"), "pay\u{fffd}gnp.exe\u{fffd}");
     }
 }

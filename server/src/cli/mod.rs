@@ -36,7 +36,7 @@ pub(crate) struct Cli {
 }
 
 /// What every command may be told.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct Global {
     /// The configuration file (otherwise AMBIT_CONFIG, else ./ambit.toml if it is there).
     #[arg(long, global = true, value_name = "FILE")]
@@ -95,7 +95,10 @@ impl Cli {
         let look = Look::of(&sources.env);
         match self.command {
             Command::Run(run) => with_config(&self.global, |config| run.execute(config, look)),
-            Command::Serve => with_config(&self.global, serve::serve),
+            Command::Serve => {
+                let global = self.global.clone();
+                with_config(&self.global, |config| serve::serve(config, move || global.sources()))
+            }
             Command::Bounds(bounds) => match self.global.load() {
                 Ok(config) => bounds.execute(&config),
                 Err(code) => code,

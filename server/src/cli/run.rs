@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ambit_config::Config;
+use ambit_core::Settlement;
 use ambit_core::session::{Canceller, OnLimit};
 use ambit_orchestrator::{Followed, LimitsWish, Running, Said, SessionRequest, SessionStream, SessionView, StartError};
 use clap::Args;
@@ -160,6 +161,9 @@ impl Run {
             (true, true) => {}
             (false, streamed) => summary(&view, streamed),
         }
+        if view.settlement == Settlement::Pending && !self.quiet {
+            say!("waiting for what was sent to end");
+        }
         view.verdict.map_or(ExitCode::from(exit::FAILURE), |verdict| exit::of_verdict(&verdict))
     }
 
@@ -169,50 +173,56 @@ impl Run {
         progress.line(&format!("session {}, deadline {} s", running.id, running.limits.deadline_ms / 1_000));
         let mut stream = app.orchestrator.follow(running.id, false).await.ok();
         let id = running.id;
-        let shown = async {
-            let mut tick = interval(TICK);
-            let mut text = Streamed::default();
-            // Ends with the stream, which ends with the session.
-            loop {
-                let event = tokio::select! {
-                    event = next(&mut stream) => event,
-                    _ = tick.tick() => {
-                        progress.tick();
-                        continue;
-                    }
-                };
-                let Some(event) = event else { break };
-                progress.show(&event);
-                if matches!(event.kind, "model.finished" | "tool.finished")
-                    && let Ok(view) = app.orchestrator.view(id, false).await
-                {
-                    progress.spent(&view.spent);
+        let mut tick = interval(TICK);
+        let mut text = Streamed::default();
+        let mut stopping = false;
+        // Ends with the stream, which ends with the session.
+        loop {
+            let event = tokio::select! {
+                event = next(&mut stream) => event,
+                _ = tick.tick() => {
+                    progress.tick();
+                    continue;
                 }
-                match (self.stream, self.json) {
-                    (true, true) => out!("{}", event_json(&event, id)),
-                    (true, false) => {
-                        text.show(&event);
-                        progress.text_stands(text.open);
-                    }
-                    (false, _) => {}
+                () = cancel.cancelled(), if !stopping => {
+                    stopping = true;
+                    progress.line("stopping; another signal leaves at once");
+                    let _ = app.orchestrator.cancel(id, Canceller::Caller).await;
+                    continue;
                 }
-                if event.terminal {
-                    break;
-                }
+            };
+            let Some(event) = event else { break };
+            progress.show(&event);
+            if matches!(event.kind, "model.finished" | "tool.finished")
+                && let Ok(view) = app.orchestrator.view(id, false).await
+            {
+                progress.spent(&view.spent);
             }
-            text.end();
-        };
-        let interrupted = async {
+            match (self.stream, self.json) {
+                (true, true) => out!("{}", event_json(&event, id)),
+                (true, false) => {
+                    text.show(&event);
+                    progress.text_stands(text.open);
+                }
+                (false, _) => {}
+            }
+            if event.terminal {
+                break;
+            }
+        }
+        text.end();
+        drop(progress);
+        // Where the stream broke off before the verdict, a signal still cancels.
+        let asked = async {
             cancel.cancelled().await;
             let _ = app.orchestrator.cancel(id, Canceller::Caller).await;
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = shown => {}
-            () = interrupted => {}
+            biased;
+            view = running.verdict(None) => view,
+            () = asked, if !stopping => None,
         }
-        drop(progress);
-        running.verdict(None).await
     }
 }
 

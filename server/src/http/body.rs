@@ -76,6 +76,22 @@ pub(crate) fn read(value: &Value) -> Result<SessionBody, Vec<FieldError>> {
     if reader.errors.is_empty() { Ok(body) } else { Err(reader.errors) }
 }
 
+/// Reads the body of a request that tightens the limits of a session: the limits themselves, at least one.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub(crate) fn read_limits(value: &Value) -> Result<LimitsWish, Vec<FieldError>> {
+    let mut reader = Reader::default();
+    let wish = reader.limits(value, "");
+    if reader.errors.is_empty() && wish == LimitsWish::default() {
+        reader.wrong(
+            "",
+            "names no limit; there are deadline_ms, model_calls, tool_calls, model_attempts, tool_attempts, total_tokens, cost_usd",
+        );
+    }
+    if reader.errors.is_empty() { Ok(wish) } else { Err(reader.errors) }
+}
+
 /// Reads members one by one, and gathers what is wrong with them.
 #[derive(Default)]
 pub(crate) struct Reader {
@@ -351,6 +367,15 @@ mod tests {
         for wrong in [json!(0), json!(0.0), json!(1.5), json!(-1.0), json!(1e300), json!("1"), json!(null)] {
             check(limits(wrong), &["/limits/model_calls"]);
         }
+    }
+
+    #[test]
+    fn limits_alone_are_a_body() {
+        let wrong = |body: Value| read_limits(&body).unwrap_err().into_iter().map(|error| error.pointer).collect::<Vec<_>>();
+        assert_eq!(read_limits(&json!({"tool_calls": 0})).unwrap(), LimitsWish { tool_calls: Some(0), ..LimitsWish::default() });
+        assert_eq!(wrong(json!({})), [""]);
+        assert_eq!(wrong(json!([1])), [""]);
+        assert_eq!(wrong(json!({"model_calls": 0, "speed": 1, "deadline_ms": null})), ["/deadline_ms", "/model_calls", "/speed"]);
     }
 
     #[test]

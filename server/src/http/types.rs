@@ -425,8 +425,11 @@ pub(crate) struct Version {
 /// Whether the process takes sessions.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Readiness {
-    /// `ready` or `not_ready`.
+    /// `ready`, `not_ready` or `starting`.
     pub(crate) status: &'static str,
+    /// What the start waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waits_for: Option<String>,
     /// With `?verbose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) checks: Option<BTreeMap<&'static str, String>>,

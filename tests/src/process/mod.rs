@@ -32,6 +32,9 @@ const LISTENING: &str = "listening on ";
 /// What the server prints on stderr before its admin address.
 const ADMIN: &str = "admin on ";
 
+/// What the server logs, with both addresses, before it is ready.
+const STARTING: &str = "starting";
+
 /// Name of the configuration file in the folder.
 const CONFIG: &str = "ambit.toml";
 
@@ -228,14 +231,30 @@ impl Launch {
     /// # Panics
     /// When it ends or stays silent instead, with its stderr.
     pub async fn serve(&self) -> Ambit {
+        let announced =
+            |line: &str, what: &str| line.split_once(what).filter(|(_, url)| url.starts_with("http://")).map(|(_, url)| url_of(url));
+        self.serve_until(|text| Some((find(text, |line| announced(line, LISTENING))?, find(text, |line| announced(line, ADMIN))?))).await
+    }
+
+    /// Starts `ambit serve` and waits until it has logged both addresses: it may not be ready for a while.
+    ///
+    /// # Panics
+    /// When it ends or stays silent instead, with its stderr.
+    pub async fn serve_starting(&self) -> Ambit {
+        self.serve_until(|text| {
+            find(text, |line| {
+                let logged: serde_json::Value =
+                    serde_json::from_str(line).ok().filter(|line: &serde_json::Value| line["message"] == STARTING)?;
+                let url = |key: &str| logged[key].as_str().map(|address| format!("http://{address}"));
+                Some((url("api")?, url("admin")?))
+            })
+        })
+        .await
+    }
+
+    async fn serve_until(&self, addresses: impl Fn(&str) -> Option<(String, String)>) -> Ambit {
         let mut running = self.spawn(&["serve"]);
-        let announced = |stderr: &str, what: &str| {
-            // Only whole lines: a line may arrive in parts.
-            let (whole, _) = stderr.rsplit_once('\n')?;
-            let line = whole.lines().find_map(|line| line.split_once(what).filter(|(_, url)| url.starts_with("http://")));
-            line.map(|(_, url)| url.split(|c: char| c.is_whitespace() || c == '"').next().unwrap_or_default().to_owned())
-        };
-        let addresses = running.stderr.wait_for(|text| Some((announced(text, LISTENING)?, announced(text, ADMIN)?)));
+        let addresses = running.stderr.wait_for(addresses);
         let found = tokio::select! {
             found = tokio::time::timeout(WAIT_MAX, addresses) => found.ok().flatten(),
             _ = running.child.wait() => None,
@@ -257,6 +276,16 @@ fn started(mut command: Command, arguments: &[&str]) -> Child {
         Ok(child) => child,
         Err(error) => panic!("`ambit {}` does not start: {error}", arguments.join(" ")),
     }
+}
+
+/// The first line, of those that are whole, of which this makes something: a line may arrive in parts.
+fn find<T>(stderr: &str, of: impl Fn(&str) -> Option<T>) -> Option<T> {
+    let (whole, _) = stderr.rsplit_once('\n')?;
+    whole.lines().find_map(of)
+}
+
+fn url_of(text: &str) -> String {
+    text.split(|c: char| c.is_whitespace() || c == '"').next().unwrap_or_default().to_owned()
 }
 
 /// A running server.
@@ -310,6 +339,14 @@ impl Ambit {
     /// When it does not end within [`WAIT_MAX`].
     pub async fn terminate(self) -> Finished {
         self.running.terminate();
+        self.running.finish().await
+    }
+
+    /// Waits for an end that was asked for otherwise.
+    ///
+    /// # Panics
+    /// When it does not end within [`WAIT_MAX`].
+    pub async fn end(self) -> Finished {
         self.running.finish().await
     }
 
@@ -383,6 +420,11 @@ impl Running {
     /// Sends SIGINT to the child alone.
     pub fn interrupt(&self) {
         self.family.interrupt();
+    }
+
+    /// Sends SIGHUP to the child alone.
+    pub fn hang_up(&self) {
+        self.family.hang_up();
     }
 
     /// Sends SIGKILL to the child alone.

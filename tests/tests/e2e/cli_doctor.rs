@@ -73,6 +73,8 @@ async fn a_store_is_read_written_and_never_made() {
     assert_check(end.assert_code(1), "store", "fail", "its folder cannot be written");
     assert_check(&end, "disk", "warn", "cannot be told");
     assert!(!launch.folder().join("nowhere").exists());
+    let end = doctor(&launch.env("TMPDIR", "nowhere")).await;
+    assert_check(end.assert_code(1), "temporary", "fail", "cannot be made");
 }
 
 #[tokio::test]

@@ -116,7 +116,7 @@ async fn the_first_interrupt_cancels_and_the_second_leaves_at_once() {
     running.stdout_says("that it was cancelled", |text| text.contains("[cancelled (cancelled)")).await;
     running.interrupt();
     let end = running.finish().await;
-    end.assert_code(130).assert_stderr("left at once");
+    end.assert_code(130).assert_stderr("stopping").assert_stderr("waiting for what was sent").assert_stderr("left at once");
     tools.wait_for("the end of the write", |seen| seen.aborted == 1).await;
     // The journal knows that it was out: whoever takes the session up finds an effect that nobody knows the outcome of.
     let list = launch.run(&["sessions", "list", "--json"]).await;

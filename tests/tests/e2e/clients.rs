@@ -53,7 +53,7 @@ impl Client {
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(jobs.to_string().as_bytes()).await.unwrap();
         drop(stdin);
-        let output = timeout(CLIENT_MAX, child.wait_with_output()).await.expect("the client takes too long").unwrap();
+        let output = timeout(CLIENT_MAX, child.wait_with_output()).await.unwrap().unwrap();
         let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{self:?} gave up:\n{stdout}\n{stderr}");
         stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

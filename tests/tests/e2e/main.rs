@@ -4,6 +4,7 @@
 //! elapsed time: over real processes only order and counts are facts.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod admin;
 mod bad_input;
 mod chat;
 mod cli;
@@ -23,5 +24,6 @@ mod kit;
 mod load;
 mod mcp;
 mod provider;
+mod reload;
 mod responses;
 mod tools;

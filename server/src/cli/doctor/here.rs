@@ -46,6 +46,7 @@ pub(super) async fn checks(config: &Config) -> Vec<Check> {
     let store = store(config).await;
     checks.push(store.check);
     checks.push(disk(config));
+    checks.extend(config.needs_sample().then(temporary));
     checks.push(clock(wall_ms(), store.newest_ms));
     let server = &config.settings().server;
     for (key, address) in [("server.listen", &server.listen), ("server.admin_listen", &server.admin_listen)] {
@@ -136,6 +137,19 @@ fn try_folder(folder: &Path) -> io::Result<()> {
     let path = folder.join(format!(".ambit-doctor-{:016x}", rand::random::<u64>()));
     std::fs::File::create_new(&path)?;
     std::fs::remove_file(path)
+}
+
+/// Where the demo's folder is made.
+fn temporary() -> Check {
+    let folder = std::env::temp_dir();
+    match try_folder(&folder) {
+        Ok(()) => Check::ok("temporary", format!("`{}` is writable", folder.display())),
+        Err(failed) => Check::fail(
+            "temporary",
+            format!("the demo's folder cannot be made in `{}`: {failed}", folder.display()),
+            "set TMPDIR to a folder that this user can write, or leave the demo's tools away",
+        ),
+    }
 }
 
 fn disk(config: &Config) -> Check {

@@ -15,7 +15,7 @@ use tokio::net::lookup_host;
 use tokio::time::timeout;
 
 use super::Check;
-use crate::app::wall_clock;
+use crate::workshop::wall_clock;
 
 /// Longest wait for one address of a model.
 const MODEL: Duration = Duration::from_secs(10);

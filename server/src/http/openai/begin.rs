@@ -57,7 +57,7 @@ pub(crate) async fn begin<F: Form>(api: &Api, arrival: Arrival, headers: &Header
             return Err(problem);
         }
     };
-    let value = read_body(headers, body, body_time(arrival, api.request, header_deadline)).await?;
+    let value = read_body(headers, body, body_time(arrival, api.request(), header_deadline)).await?;
     let mut ask = F::read(&value).map_err(Problem::invalid)?;
     let key = key.map(|key| idempotency::named(key, &ask.model, &value, &local()));
     let mut limits = ask.own.limits;
