@@ -68,7 +68,7 @@ pub(crate) struct TextDoc(String);
 
 /// A message of the user.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = Message)]
+#[schema(as = SessionMessage)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) struct MessageDoc {

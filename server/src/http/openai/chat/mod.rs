@@ -32,7 +32,7 @@ use crate::http::sse::Events;
     responses(
         (status = 200, description = "The completion, or its chunks", content((ChatCompletion = "application/json"), (String = "text/event-stream"))),
         (status = 400, description = "INVALID_REQUEST, LIMITS_TOO_HIGH, PROMPT_TOO_LARGE, CONTEXT_TOO_LONG, MODEL_REJECTED", body = Problem),
-        (status = 404, description = "AGENT_NOT_FOUND, SESSION_NOT_FOUND (the one to go on from)", body = Problem),
+        (status = 404, description = "AGENT_NOT_FOUND, SESSION_NOT_FOUND", body = Problem),
         (status = 409, description = "IDEMPOTENCY_IN_PROGRESS", body = Problem),
         (status = 413, description = "PAYLOAD_TOO_LARGE", body = Problem),
         (status = 415, description = "UNSUPPORTED_MEDIA_TYPE", body = Problem),
