@@ -18,7 +18,7 @@ pub(crate) struct SessionRequestDoc {
     /// What the agent is asked.
     input: InputDoc,
     /// The session to go on from: its inputs and its answer come first.
-    #[schema(nullable = false)]
+    #[schema(nullable = false, pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$")]
     previous_session_id: Option<String>,
     /// Tighter limits; absent ones are the agent's.
     #[schema(nullable = false)]
@@ -45,7 +45,7 @@ pub(crate) struct SessionRequestDoc {
 
 /// A text, or messages of the user.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = Input)]
+#[schema(as = SessionInput)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) enum InputDoc {
@@ -55,19 +55,19 @@ pub(crate) enum InputDoc {
 
 /// Messages in their order.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = Messages, min_items = 1, max_items = 256)]
+#[schema(as = SessionMessages, min_items = 1, max_items = 256)]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) struct MessagesDoc(Vec<MessageDoc>);
 
 /// Text that says something.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = Text, min_length = 1)]
+#[schema(as = SessionText, min_length = 1)]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) struct TextDoc(String);
 
 /// A message of the user.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = Message)]
+#[schema(as = SessionMessage)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) struct MessageDoc {
@@ -80,7 +80,7 @@ pub(crate) struct MessageDoc {
 
 /// What a message says.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = MessageContent)]
+#[schema(as = SessionMessageContent)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) enum ContentDoc {
@@ -90,7 +90,7 @@ pub(crate) enum ContentDoc {
 
 /// A part of a message.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = MessagePart)]
+#[schema(as = SessionMessagePart)]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) struct PartDoc {
     #[serde(rename = "type")]
@@ -99,21 +99,21 @@ pub(crate) struct PartDoc {
 }
 
 #[derive(Deserialize, ToSchema)]
-#[schema(as = MessageKind)]
+#[schema(as = SessionMessageKind)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MessageKindDoc {
     Message,
 }
 
 #[derive(Deserialize, ToSchema)]
-#[schema(as = MessageRole)]
+#[schema(as = SessionMessageRole)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RoleDoc {
     User,
 }
 
 #[derive(Deserialize, ToSchema)]
-#[schema(as = MessagePartKind)]
+#[schema(as = SessionMessagePartKind)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PartKindDoc {
     InputText,
@@ -227,8 +227,8 @@ pub(crate) enum SettlementState {
 pub(crate) struct StreamEvent {
     /// Its place: resume behind it with `Last-Event-ID` or `starting_after`.
     id: Option<String>,
-    /// Its type.
-    event: String,
-    /// JSON: `{type, seq, session_id, at, remaining, data}`.
+    /// Its type; chunks of chat completions have none.
+    event: Option<String>,
+    /// What it says, as JSON: of sessions `{type, seq, session_id, at, remaining, data}`, of OpenAI's streams their own objects.
     data: serde_json::Value,
 }

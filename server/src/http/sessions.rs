@@ -63,13 +63,13 @@ struct Preference {
 /// the same request is answered by the same session for a day, and a caller who goes away does not cancel it.
 #[utoipa::path(
     post, path = "/v1/sessions", tag = "sessions",
-    params(("idempotency-key" = Option<String>, Header, description = "1 to 255 printable characters, bare or quoted")),
+    params(("idempotency-key" = Option<String>, Header, description = "1 to 255 printable characters, bare or quoted", nullable = false, min_length = 1, max_length = 255, pattern = r#"^([!#-~]([ -~]*[!-~])?|"([ !#-\[\]-~]|\\["\\])+")$"#)),
     request_body = SessionRequestDoc,
     responses(
         (status = 200, description = "The session with its verdict, or its events", content((SessionObject = "application/json"), (StreamEvent = "text/event-stream"))),
         (status = 202, description = "The session goes on; see Location", body = SessionObject),
         (status = 400, description = "INVALID_REQUEST, LIMITS_TOO_HIGH, PROMPT_TOO_LARGE, CONTEXT_TOO_LONG, MODEL_REJECTED", body = Problem),
-        (status = 404, description = "AGENT_NOT_FOUND, SESSION_NOT_FOUND (the one to go on from)", body = Problem),
+        (status = 404, description = "AGENT_NOT_FOUND, SESSION_NOT_FOUND", body = Problem),
         (status = 409, description = "IDEMPOTENCY_IN_PROGRESS", body = Problem),
         (status = 413, description = "PAYLOAD_TOO_LARGE", body = Problem),
         (status = 415, description = "UNSUPPORTED_MEDIA_TYPE", body = Problem),
