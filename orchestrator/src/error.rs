@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ambit_core::limit::TIGHTENINGS_MAX;
 use ambit_core::{ErrorKind, Origin, SessionId};
 use ambit_model_gateway::Refusal;
 use ambit_store::StoreError;
@@ -157,6 +158,46 @@ impl StartError {
             | Self::Unreadable(_)
             | Self::NoChain { .. } => Origin::Us,
             Self::Store(_) => Origin::Store,
+        }
+    }
+}
+
+/// Why the limits of a running session were not tightened.
+#[derive(Debug, thiserror::Error)]
+pub enum Untightened {
+    /// The session cannot be found or reached.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// It asks for more than the session has.
+    #[error("limits above those of the session")]
+    TooHigh(Vec<LimitRefusal>),
+    /// The limits of one session can be tightened so often and not more.
+    #[error("the limits were tightened {TIGHTENINGS_MAX} times already")]
+    TooOften,
+    /// The journal could not be written, or somebody else has taken the session over.
+    #[error("the journal of the session cannot be written")]
+    Lost,
+}
+
+impl Untightened {
+    /// What kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Lookup(failed) => failed.kind(),
+            Self::TooHigh(_) => ErrorKind::Invalid,
+            Self::TooOften => ErrorKind::LimitReached,
+            Self::Lost => ErrorKind::Unavailable,
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        match self {
+            Self::Lookup(failed) => failed.origin(),
+            Self::TooHigh(_) | Self::TooOften => Origin::Caller,
+            Self::Lost => Origin::Store,
         }
     }
 }

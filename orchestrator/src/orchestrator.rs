@@ -1,6 +1,5 @@
 //! The door to all sessions: start, look, follow, cancel, drain.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,9 +13,10 @@ use ambit_core::signal::{IdempotencyOutcome, Signal, SignalSink, Subject};
 use ambit_core::{Digest, Limits, SessionId};
 use ambit_model_gateway::Gateway;
 use ambit_store::{
-    Append, Content, Lease, Need, NewKey, NewSession, Page, Record, RecordKind, RowUpdate, SessionRow, Store, StoreError, TextFate,
+    Append, Content, Lease, Message, Need, NewKey, NewSession, Page, Record, RecordKind, RowUpdate, SessionRow, Store, StoreError,
 };
 use ambit_tool_executor::Executor;
+use arc_swap::ArcSwap;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -29,6 +29,7 @@ use crate::agent::Agent;
 use crate::clock::{SessionClock, wall_ms};
 use crate::content::Texts;
 use crate::continued::{Room, earlier};
+use crate::desk;
 use crate::driver::live::{Handle, MAILBOX, Mail, Timeline};
 use crate::driver::local::{Beginning, Session, chain as causes, key_fate};
 use crate::driver::recovery::{Rebuilt, rebuild, texts};
@@ -42,6 +43,8 @@ use crate::keyed::{self, Turns};
 use crate::progress::Progress;
 use crate::record;
 use crate::request::{IdempotencyKey, SessionRequest};
+use crate::setup::{Agents, Setup};
+use crate::tighten::TIGHTEN;
 use crate::view::{Around, FailureView, SessionView};
 
 /// How often sessions are looked for whose owner is gone.
@@ -59,10 +62,6 @@ const INBOX_BACK_OFF: Duration = Duration::from_secs(1);
 pub struct OrchestratorOptions {
     /// Most sessions that run at once in this process.
     pub max_in_flight: usize,
-    /// The agents.
-    pub agents: Vec<Agent>,
-    /// Revision of the configuration, kept with each session.
-    pub config_revision: Arc<str>,
     /// Seed of ids and fences.
     pub seed: u64,
     /// True if sessions of other processes that are gone are taken over, and what is over is swept. Off for a process that runs
@@ -80,7 +79,6 @@ struct Inner {
     shared: Arc<Shared>,
     in_flight: Arc<Semaphore>,
     max_in_flight: usize,
-    config_revision: Arc<str>,
     rng: Mutex<StdRng>,
     ids: Ids,
     turns: Arc<Turns>,
@@ -182,20 +180,12 @@ impl Drop for CancelOnDrop {
 impl Orchestrator {
     /// Opens the doors, and begins to look for sessions whose owner is gone.
     #[must_use]
-    pub fn open(
-        options: OrchestratorOptions,
-        store: Store,
-        gateway: Arc<Gateway>,
-        executor: Arc<Executor>,
-        timeline: Arc<Timeline>,
-    ) -> Self {
-        let OrchestratorOptions { max_in_flight, agents, config_revision, seed, take_over } = options;
-        let agents = agents.into_iter().map(|agent| (agent.name.clone(), Arc::new(agent))).collect();
+    pub fn open(options: OrchestratorOptions, setup: Setup, store: Store, timeline: Arc<Timeline>) -> Self {
+        let OrchestratorOptions { max_in_flight, seed, take_over } = options;
         let inner = Arc::new(Inner {
-            shared: Arc::new(Shared { store, gateway, executor, timeline, agents }),
+            shared: Arc::new(Shared { store, timeline, setup: ArcSwap::from_pointee(setup) }),
             in_flight: Arc::new(Semaphore::new(max_in_flight)),
             max_in_flight,
-            config_revision,
             rng: Mutex::new(StdRng::seed_from_u64(seed)),
             ids: Ids::seeded(seed),
             turns: Arc::default(),
@@ -214,22 +204,37 @@ impl Orchestrator {
         this
     }
 
+    /// What sessions begin with at this moment.
+    #[must_use]
+    pub fn setup(&self) -> Arc<Setup> {
+        self.inner.shared.setup.load_full()
+    }
+
+    /// Lets sessions begin with another setup from now on; those that run keep theirs. Its gateway and executor have to be
+    /// successors of the present ones, so that bulkheads and servers go on.
+    pub fn adopt(&self, setup: Setup) {
+        let setup = Arc::new(setup);
+        self.inner.shared.setup.store(setup.clone());
+        setup.gateway().enforce();
+        setup.executor().enforce();
+    }
+
     /// The agents, by name.
     #[must_use]
-    pub fn agents(&self) -> &BTreeMap<Arc<str>, Arc<Agent>> {
-        &self.inner.shared.agents
+    pub fn agents(&self) -> Arc<Agents> {
+        self.setup().agents().clone()
     }
 
     /// What runs the tools.
     #[must_use]
-    pub fn executor(&self) -> &Arc<Executor> {
-        &self.inner.shared.executor
+    pub fn executor(&self) -> Arc<Executor> {
+        self.setup().executor().clone()
     }
 
     /// What calls the models.
     #[must_use]
-    pub fn gateway(&self) -> &Arc<Gateway> {
-        &self.inner.shared.gateway
+    pub fn gateway(&self) -> Arc<Gateway> {
+        self.setup().gateway().clone()
     }
 
     /// Where everything is kept.
@@ -299,9 +304,11 @@ impl Orchestrator {
                 Some(turn)
             }
         };
-        let agent = shared.agents.get(&*request.agent).cloned().ok_or_else(|| StartError::AgentNotFound {
+        // One setup for all that follows, also if another is adopted meanwhile.
+        let setup = self.setup();
+        let agent = setup.agents().get(&*request.agent).cloned().ok_or_else(|| StartError::AgentNotFound {
             name: request.agent.chars().take(128).collect(),
-            known: shared.agents.keys().map(ToString::to_string).collect(),
+            known: setup.agents().keys().map(ToString::to_string).collect(),
         })?;
         let limits = request.limits(&agent).map_err(StartError::LimitsTooHigh)?;
         if clock.now() >= limits.deadline_ms {
@@ -311,7 +318,7 @@ impl Orchestrator {
         if chars > u64::from(limits.prompt_chars) {
             return Err(StartError::PromptTooLarge { chars, limit: limits.prompt_chars });
         }
-        let equipment = self.equip(&agent, &request)?;
+        let equipment = setup.equip(&agent, &request)?;
         let ceiling = ceiling(&equipment);
         let sent = chars + MESSAGE_CHARS * (request.input.len() as u64 + 1) + u64::from(ceiling.tools_chars);
         if let Some(window) = ceiling.context_window {
@@ -366,7 +373,7 @@ impl Orchestrator {
             tools: tools.collect(),
             ceiling,
             wall_ms: wall_ms().saturating_sub(at),
-            config_revision: self.inner.config_revision.clone(),
+            config_revision: setup.revision().clone(),
         });
         let (progress, commands) = Progress::start(started.clone(), at);
         let record =
@@ -483,26 +490,7 @@ impl Orchestrator {
     /// # Errors
     /// If there is none, or it cannot be read.
     pub async fn view(&self, id: SessionId, transcript: bool) -> Result<SessionView, LookupError> {
-        let store = &self.inner.shared.store;
-        let mut rebuilt = rebuild(store, id).await?;
-        if rebuilt.row.deleted_ms.is_some() {
-            return Err(LookupError::NotFound(id));
-        }
-        let forgotten = rebuilt.row.texts != TextFate::Kept && rebuilt.row.closed_ms.is_some();
-        if forgotten {
-            // Its texts are gone, or about to: what one reader would still find, the next would not.
-            rebuilt.around.failure = None;
-        }
-        let now = wall_ms().saturating_sub(rebuilt.row.created_ms).max(rebuilt.progress.tally.last_at);
-        if forgotten {
-            return Ok(SessionView::of(&rebuilt.progress, &Texts::default(), &rebuilt.around, now));
-        }
-        if transcript {
-            let texts = texts(store, id).await?;
-            return Ok(SessionView::of(&rebuilt.progress, &texts, &rebuilt.around, now).with_transcript(&rebuilt.progress, &texts));
-        }
-        let texts = answer_text(store, id, &rebuilt.progress).await?;
-        Ok(SessionView::of(&rebuilt.progress, &texts, &rebuilt.around, now))
+        desk::view(&self.inner.shared.store, id, transcript).await
     }
 
     /// Waits for a session's verdict, at most until `until`; `None` if it has none by then or runs elsewhere.
@@ -561,8 +549,7 @@ impl Orchestrator {
 
     /// The row of a session that may be seen.
     async fn visible(&self, id: SessionId) -> Result<SessionRow, LookupError> {
-        let row = self.inner.shared.store.session(id).await.map_err(LookupError::Store)?;
-        row.filter(|row| row.deleted_ms.is_none()).ok_or(LookupError::NotFound(id))
+        desk::visible(&self.inner.shared.store, id).await
     }
 
     async fn ask_to_stop(&self, id: SessionId, by: Canceller) -> Result<(), LookupError> {
@@ -579,11 +566,21 @@ impl Orchestrator {
         }
     }
 
+    /// Where to write to a session that runs here.
+    pub(crate) fn mail_of(&self, id: SessionId) -> Option<mpsc::Sender<Mail>> {
+        Some(self.inner.shared.timeline.live.find(id)?.mail)
+    }
+
+    /// Takes no more sessions from now on; nothing is waited for. [`drain`](Self::drain) has to follow.
+    pub fn shut_the_door(&self) {
+        self.inner.draining.store(true, Ordering::Release);
+    }
+
     /// Takes no more sessions, waits for those that run at most `patience`, then cancels them and waits once more.
     ///
     /// What is not settled by then is left to whoever takes its lease.
     pub async fn drain(&self, patience: Duration, hurry: &CancellationToken) {
-        self.inner.draining.store(true, Ordering::Release);
+        self.shut_the_door();
         self.inner.stop.cancel();
         self.inner.tasks.close();
         tokio::select! {
@@ -597,30 +594,6 @@ impl Orchestrator {
         let _ = tokio::time::timeout(patience.min(Duration::from_secs(5)), self.inner.tasks.wait()).await;
         self.inner.background.close();
         let _ = tokio::time::timeout(BACKGROUND_PATIENCE, self.inner.background.wait()).await;
-    }
-
-    fn equip(&self, agent: &Arc<Agent>, request: &SessionRequest) -> Result<Equipment, StartError> {
-        let chosen = |name: &Arc<str>| {
-            request.tools_allow.as_ref().is_none_or(|allow| allow.iter().any(|tool| **tool == **name))
-                && !request.tools_deny.iter().any(|tool| **tool == **name)
-        };
-        let full = self.inner.shared.executor.offer(&agent.tools, request.principal.clone());
-        let known: Vec<Arc<str>> = full.declarations().map(|tool| tool.name).collect();
-        let wished = request.tools_allow.iter().flatten().chain(&request.tools_deny);
-        // What the agent's definition names may be named, also while its server is not there.
-        let named = |name: &&String| known.iter().chain(&agent.tools).any(|tool| **tool == ***name);
-        let names: Vec<String> = wished.filter(|name| !named(name)).cloned().collect();
-        if !names.is_empty() {
-            return Err(StartError::UnknownTools { names, known: known.iter().map(ToString::to_string).collect() });
-        }
-        let offer = full.only(|name| known.iter().any(|tool| **tool == *name && chosen(tool)));
-        self.equipment(agent, offer)
-    }
-
-    fn equipment(&self, agent: &Arc<Agent>, offer: ambit_tool_executor::Offer) -> Result<Equipment, StartError> {
-        let chain = self.inner.shared.gateway.chain(&agent.chain).cloned();
-        let chain = chain.ok_or_else(|| StartError::NoChain { agent: agent.name.to_string(), chain: agent.chain.to_string() })?;
-        Ok(Equipment::new(agent.clone(), chain, offer))
     }
 
     /// Starts a session's task; gives its verdict and its mailbox.
@@ -651,18 +624,22 @@ impl Orchestrator {
         (verdict, mail)
     }
 
-    /// Asks MCP servers again that were not there: their tools are offered as soon as they are.
+    /// Asks MCP servers again that were not there: their tools are offered as soon as they are. Ends those that a former
+    /// setup left behind once no session can call them.
     async fn watch_for_tools(self) {
-        let names: Vec<Arc<str>> = self.inner.shared.agents.values().flat_map(|agent| agent.tools.clone()).collect();
         while !self.inner.stop.is_cancelled() {
             tokio::select! {
                 () = sleep(TOOLS_EVERY) => {}
                 () = self.inner.stop.cancelled() => return,
             }
+            let setup = self.setup();
+            let names = setup.tools();
             tokio::select! {
-                _ = self.inner.shared.executor.ready(&names) => {}
+                _ = setup.executor().ready(&names) => {}
                 () = self.inner.stop.cancelled() => return,
             }
+            // Bounded by the time that a server is given to end.
+            setup.executor().end_unused().await;
         }
     }
 
@@ -715,15 +692,15 @@ impl Orchestrator {
         };
         let Rebuilt { row, progress, around, seq, agrees } = rebuilt;
         let started = progress.machine.started().clone();
-        let agent = self.inner.shared.agents.get(&started.agent);
+        let setup = self.setup();
+        let agent = setup.agents().get(&started.agent);
         let same = agent.filter(|agent| agent.version() == started.agent_version);
         let goes_on = agrees && same.is_some();
         // A session that cannot go on is ended and settled from what its journal records; any agent's name will do.
-        let agent = same.cloned().unwrap_or_else(|| Arc::new(Agent::departed(&started, self.any_chain())));
+        let agent = same.cloned().unwrap_or_else(|| Arc::new(Agent::departed(&started, setup.any_chain())));
         let names: Vec<Arc<str>> = started.tools.iter().map(|tool| tool.name.clone()).collect();
-        let offer =
-            self.inner.shared.executor.offer(&agent.tools, started.principal.clone()).only(|name| names.iter().any(|own| **own == *name));
-        let Ok(equipment) = self.equipment(&agent, offer) else {
+        let offer = setup.offer(&agent, started.principal.clone()).only(|name| names.iter().any(|own| **own == *name));
+        let Ok(equipment) = setup.equipment(&agent, offer) else {
             error!(session = %id, "a session without an owner has no chain to go on with");
             return;
         };
@@ -755,11 +732,6 @@ impl Orchestrator {
         }
     }
 
-    /// A chain for a session that will not call a model any more.
-    fn any_chain(&self) -> Arc<str> {
-        self.inner.shared.agents.values().next().map_or_else(|| "default".into(), |agent| agent.chain.clone())
-    }
-
     async fn watch_the_inbox(self) {
         while !self.inner.stop.is_cancelled() {
             let messages = tokio::select! {
@@ -770,14 +742,8 @@ impl Orchestrator {
                 Ok(messages) => {
                     let mut all_told = true;
                     for message in messages {
-                        let Ok(Event::Cancelled { by }) = record::read_event(0, &message.body) else { continue };
-                        let told = self
-                            .inner
-                            .shared
-                            .timeline
-                            .live
-                            .find(message.session)
-                            .is_some_and(|handle| handle.mail.try_send(Mail::Cancel { by, heard: Some(message.id) }).is_ok());
+                        let Some(mail) = mail(&message) else { continue };
+                        let told = self.mail_of(message.session).is_some_and(|to| to.try_send(mail).is_ok());
                         if !told {
                             // Its session is not up yet, or has its hands full: the next look brings it again.
                             self.inner.shared.store.inbox_return(&message);
@@ -794,6 +760,18 @@ impl Orchestrator {
                 }
             }
         }
+    }
+}
+
+/// What a message in the store says to its session; `None` where nothing can be made of it.
+fn mail(message: &Message) -> Option<Mail> {
+    let heard = Some(message.id);
+    if message.kind == TIGHTEN {
+        return Some(Mail::Tighten { wish: serde_json::from_str(&message.body).ok()?, heard, told: None });
+    }
+    match record::read_event(0, &message.body) {
+        Ok(Event::Cancelled { by }) => Some(Mail::Cancel { by, heard }),
+        Ok(_) | Err(_) => None,
     }
 }
 

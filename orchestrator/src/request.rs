@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ambit_core::session::{OnLimit, Principal};
 use ambit_core::{Axis, Digest, Limits, Money, SessionId};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::agent::Agent;
@@ -76,8 +77,9 @@ pub struct TraceParent {
     pub sampled: bool,
 }
 
-/// Limits as a caller wishes them; absent means the agent's.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// Limits as a caller wishes them; absent means those that hold already.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LimitsWish {
     /// Milliseconds.
     pub deadline_ms: Option<u64>,
@@ -146,6 +148,26 @@ impl LimitsWish {
         }
         if refusals.is_empty() { Ok(fitted(limits)) } else { Err(refusals) }
     }
+
+    /// The same, where a wish that is too high changes nothing.
+    #[must_use]
+    pub(crate) fn within(&self, limits: &Limits) -> Limits {
+        let Self { deadline_ms, model_calls, tool_calls, model_attempts, tool_attempts, total_tokens, cost_usd, output_tokens_per_call } =
+            *self;
+        let count = |wish: Option<u64>, limit: u32| wish.and_then(|wish| u32::try_from(wish).ok()).unwrap_or(limit);
+        let wished = Limits {
+            deadline_ms: deadline_ms.unwrap_or(limits.deadline_ms),
+            model_calls: count(model_calls, limits.model_calls),
+            tool_calls: count(tool_calls, limits.tool_calls),
+            model_attempts: count(model_attempts, limits.model_attempts),
+            tool_attempts: count(tool_attempts, limits.tool_attempts),
+            total_tokens: total_tokens.unwrap_or(limits.total_tokens),
+            cost_usd: cost_usd.map_or(limits.cost_usd, Money::from_usd),
+            output_tokens_per_call: count(output_tokens_per_call, limits.output_tokens_per_call),
+            ..*limits
+        };
+        fitted(limits.tightened_by(&wished))
+    }
 }
 
 /// A deadline below the agent's keeps its proportions: the answer reserve is at most a quarter of it.
@@ -188,6 +210,15 @@ mod tests {
             let wish = LimitsWish { output_tokens_per_call: Some(wished), ..LimitsWish::default() };
             assert_eq!(wish.apply(&Limits::DEFAULT).unwrap().output_tokens_per_call, had, "{wished}");
         }
+    }
+
+    #[test]
+    fn a_wish_that_was_left_in_the_store_tightens_what_it_still_can() {
+        let wish = LimitsWish { model_calls: Some(9), tool_calls: Some(2), total_tokens: Some(u64::MAX), ..LimitsWish::default() };
+        assert_eq!(wish.within(&Limits::DEFAULT), Limits { tool_calls: 2, ..Limits::DEFAULT });
+        assert_eq!(LimitsWish::default().within(&Limits::DEFAULT), Limits::DEFAULT);
+        let text = crate::record::write(&wish);
+        assert_eq!(serde_json::from_str::<LimitsWish>(&text).unwrap(), wish);
     }
 
     #[test]

@@ -111,19 +111,23 @@ async fn migrate(connection: &mut SqliteConnection) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn run(connection: &mut SqliteConnection) -> Result<(), StoreError> {
+/// All migrations of this release.
+pub(crate) fn migrator() -> Migrator {
     // One line a file of `migrations/`; a file that was released is never changed.
     let migrations = [
         (1, "journal", include_str!("../migrations/0001_journal.sql")),
         (2, "idempotency", include_str!("../migrations/0002_idempotency.sql")),
         (3, "forgetting", include_str!("../migrations/0003_forgetting.sql")),
     ];
-    let migrator = Migrator::with_migrations(
+    Migrator::with_migrations(
         migrations
             .into_iter()
             .map(|(version, name, sql)| Migration::new(version, name.into(), MigrationType::Simple, SqlStr::from_static(sql), false))
             .collect(),
-    );
+    )
+}
+
+async fn run(connection: &mut SqliteConnection) -> Result<(), StoreError> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that may grow: what it adds is our mistake until it has a name")]
     let sort = |error| match error {
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => error.into(),
@@ -132,5 +136,5 @@ async fn run(connection: &mut SqliteConnection) -> Result<(), StoreError> {
         }
         other => sqlx::Error::Migrate(Box::new(other)).into(),
     };
-    migrator.run_direct(None, connection, false).await.map_err(sort)
+    migrator().run_direct(None, connection, false).await.map_err(sort)
 }

@@ -33,6 +33,8 @@ use crate::record::{self, Note};
 use crate::rendered::{Fencing, Rendered};
 use crate::view::{Around, CUT, LEFT_OUT, SessionView};
 
+mod tighten;
+
 /// Most characters of a failure's words that are kept.
 const FAILURE_CHARS: usize = 500;
 
@@ -216,6 +218,7 @@ impl Session {
     async fn told(&mut self, mail: Mail) {
         match mail {
             Mail::Cancel { by, heard } => self.hear(Event::Cancelled { by }, heard).await,
+            Mail::Tighten { wish, heard, told } => self.tighten(&wish, heard, told).await,
             Mail::Dispatch { step, go } => {
                 let may = self.heard(Event::Dispatched { step }, None).await == Heard::Applied && !self.lost;
                 // The step may have been dropped meanwhile; then nobody listens and nothing leaves.
@@ -276,6 +279,7 @@ impl Session {
         let need = self.need(&event);
         let had_verdict = self.progress.verdict().is_some();
         let turns = self.progress.machine.transcript().turns().len();
+        let tightened = matches!(event, Event::LimitsTightened { .. });
         let (heard, commands) = self.progress.hear(event, at);
         if heard == Heard::Invalid {
             error!(session = %self.id, phase = self.progress.machine.phase(), event = name, "an event that nobody asked for");
@@ -292,10 +296,14 @@ impl Session {
         self.seq += 1;
         let record = Record { seq: self.seq, kind: RecordKind::Event, at_ms: at, body, fingerprint: fingerprint(&commands) };
         let fell = self.progress.verdict().copied().filter(|_| !had_verdict);
+        let mut row = self.row(fell.as_ref(), at);
+        if tightened {
+            row.get_or_insert_default().deadline_ms = Some(self.deadline_ms());
+        }
         let append = Append {
             records: vec![record],
             contents: self.texts.take_fresh().into_iter().map(|(digest, text)| Content { digest, text }).collect(),
-            row: self.row(fell.as_ref(), at),
+            row,
             heard: message.into_iter().collect(),
         };
         let looping = self.looping(turns);
@@ -370,6 +378,8 @@ impl Session {
         let of_write = |step: &Step| self.progress.machine.effects().iter().any(|effect| effect.step == *step);
         match event {
             Event::Dispatched { .. } | Event::Reconciled { .. } | Event::Compensated { .. } => Need::Durable,
+            // An operator was told that they are in force.
+            Event::LimitsTightened { .. } => Need::Durable,
             Event::ToolFinished { step, .. } if of_write(step) => Need::Durable,
             Event::ToolFinished { .. }
             | Event::Retrieved { .. }
@@ -377,7 +387,6 @@ impl Session {
             | Event::ModelFailed { .. }
             | Event::ApprovalDecided { .. }
             | Event::Cancelled { .. }
-            | Event::LimitsTightened { .. }
             | Event::Woke
             | Event::Resumed => Need::Applied,
         }
@@ -504,7 +513,7 @@ impl Session {
                     let dependency = tool.clone();
                     let tool = ToolStep {
                         step,
-                        executor: self.shared.executor.clone(),
+                        executor: self.equipment.executor.clone(),
                         tool,
                         arguments: self.texts.get(arguments),
                         key: format!("{}.{step}", self.id),

@@ -11,7 +11,7 @@ use ambit_core::session::{OnLimit, Principal, TaintRule};
 use ambit_core::signal::{DependencyKind, Silent};
 use ambit_core::{Digest, Limits, SessionId};
 use ambit_model_gateway::{ChainOptions, DialectOptions, Gateway, GatewayOptions, HOLD_DEFAULT, ScriptedOptions, TargetOptions, WallClock};
-use ambit_orchestrator::{Agent, IdempotencyKey, LimitsWish, Orchestrator, OrchestratorOptions, SessionRequest, Timeline};
+use ambit_orchestrator::{Agent, IdempotencyKey, LimitsWish, Orchestrator, OrchestratorOptions, SessionRequest, Setup, Timeline};
 use ambit_resilience::{BulkheadOptions, RetryOptions};
 use ambit_store::{Clock, Order, Page, Store, StoreOptions, TextFate};
 use ambit_tool_executor::{Executor, ExecutorOptions, HttpOptions};
@@ -100,11 +100,10 @@ pub(crate) async fn open(folder: &Path, node: &str, script: &str, take_over: boo
         limits: Limits::DEFAULT,
         taint: TaintRule::Refuse,
     };
-    let options =
-        OrchestratorOptions { max_in_flight: 8, agents: vec![agent], config_revision: "rev".into(), seed: rand::random(), take_over };
+    let options = OrchestratorOptions { max_in_flight: 8, seed: rand::random(), take_over };
     let gateway = Gateway::new(gateway(script), timeline.clone()).unwrap();
     let executor = Executor::new(executor, timeline.clone()).unwrap();
-    Orchestrator::open(options, store, Arc::new(gateway), Arc::new(executor), timeline)
+    Orchestrator::open(options, Setup::new("rev".into(), vec![agent], gateway, executor), store, timeline)
 }
 
 pub(crate) fn gateway(script: &str) -> GatewayOptions {

@@ -76,6 +76,22 @@ pub(crate) fn read(value: &Value) -> Result<SessionBody, Vec<FieldError>> {
     if reader.errors.is_empty() { Ok(body) } else { Err(reader.errors) }
 }
 
+/// Reads the body of a request that tightens the limits of a session: the limits themselves, at least one.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub(crate) fn read_limits(value: &Value) -> Result<LimitsWish, Vec<FieldError>> {
+    let mut reader = Reader::default();
+    let wish = reader.limits(value, "");
+    if reader.errors.is_empty() && wish == LimitsWish::default() {
+        reader.wrong(
+            "",
+            "names no limit; there are deadline_ms, model_calls, tool_calls, model_attempts, tool_attempts, total_tokens, cost_usd",
+        );
+    }
+    if reader.errors.is_empty() { Ok(wish) } else { Err(reader.errors) }
+}
+
 /// Reads members one by one, and gathers what is wrong with them.
 #[derive(Default)]
 pub(crate) struct Reader {
@@ -196,11 +212,7 @@ impl Reader {
             Some(Value::Array(parts)) => {
                 let texts: Vec<&str> =
                     parts.iter().enumerate().filter_map(|(index, part)| self.part(part, &pointer(&content, &index.to_string()))).collect();
-                let text = texts.concat();
-                if text.trim().is_empty() && !texts.is_empty() {
-                    self.wrong(&content, BLANK);
-                }
-                Some(text.into())
+                Some(texts.concat().into())
             }
             Some(value) => self.words(value, &content).map(Arc::from),
             None => {
@@ -216,7 +228,7 @@ impl Reader {
             self.wrong(&pointer(at, "type"), "only parts of type input_text can be given");
         }
         match part.get("text") {
-            Some(text) => self.text(text, &pointer(at, "text")),
+            Some(text) => self.words(text, &pointer(at, "text")),
             None => {
                 self.wrong(&pointer(at, "text"), "is required");
                 None
@@ -358,6 +370,15 @@ mod tests {
     }
 
     #[test]
+    fn limits_alone_are_a_body() {
+        let wrong = |body: Value| read_limits(&body).unwrap_err().into_iter().map(|error| error.pointer).collect::<Vec<_>>();
+        assert_eq!(read_limits(&json!({"tool_calls": 0})).unwrap(), LimitsWish { tool_calls: Some(0), ..LimitsWish::default() });
+        assert_eq!(wrong(json!({})), [""]);
+        assert_eq!(wrong(json!([1])), [""]);
+        assert_eq!(wrong(json!({"model_calls": 0, "speed": 1, "deadline_ms": null})), ["/deadline_ms", "/model_calls", "/speed"]);
+    }
+
+    #[test]
     fn what_is_not_built_says_so() {
         let errors = read(&json!({"agent": "a", "input": "x", "response_format": {}})).unwrap_err();
         assert_eq!(errors[0].detail, "response formats are not built yet");
@@ -378,10 +399,8 @@ mod tests {
     fn blank_words_are_none() {
         check(json!({"agent": "a", "input": " \n\t"}), &["/input"]);
         check(json!({"agent": "a", "input": [{"role": "user", "content": " "}]}), &["/input/0/content"]);
-        let parts = json!([{"type": "input_text", "text": " "}, {"type": "input_text", "text": "\n"}]);
-        check(json!({"agent": "a", "input": [{"role": "user", "content": parts}]}), &["/input/0/content"]);
-        let parts = json!([{"type": "input_text", "text": " "}, {"type": "input_text", "text": "a"}]);
-        check(json!({"agent": "a", "input": [{"role": "user", "content": parts}]}), &[]);
+        let parts = json!([{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "\n"}]);
+        check(json!({"agent": "a", "input": [{"role": "user", "content": parts}]}), &["/input/0/content/1/text"]);
     }
 
     #[test]

@@ -38,7 +38,8 @@ pub(crate) struct SessionRequestDoc {
     /// Answer 202 at once.
     #[schema(nullable = false)]
     background: Option<bool>,
-    /// What a caller who leaves does to the session: `cancel` is the default for callers who wait, `continue` in the background.
+    /// What a caller who leaves does to the session: `cancel` is the default for callers who wait, `continue` in the background
+    /// and with an `Idempotency-Key`.
     #[schema(nullable = false)]
     on_disconnect: Option<OnDisconnectDoc>,
 }
@@ -61,7 +62,7 @@ pub(crate) struct MessagesDoc(Vec<MessageDoc>);
 
 /// Text that says something.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = SessionText, min_length = 1)]
+#[schema(as = SessionText, min_length = 1, pattern = "\\S")]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) struct TextDoc(String);
 

@@ -36,6 +36,7 @@ impl Code {
         Self::ModelRejected,
         Self::StoreUnavailable,
         Self::DeadlineExceeded,
+        Self::ConfigInvalid,
         Self::Internal,
     ];
 
@@ -61,6 +62,7 @@ impl Code {
             Self::ModelRejected => include_str!("../../../docs/errors/MODEL_REJECTED.md"),
             Self::StoreUnavailable => include_str!("../../../docs/errors/STORE_UNAVAILABLE.md"),
             Self::DeadlineExceeded => include_str!("../../../docs/errors/DEADLINE_EXCEEDED.md"),
+            Self::ConfigInvalid => include_str!("../../../docs/errors/CONFIG_INVALID.md"),
             Self::Internal => include_str!("../../../docs/errors/INTERNAL.md"),
         }
     }

@@ -5,11 +5,13 @@
 use std::time::Duration;
 
 use ambit_core::{Cause, ErrorKind, Reason, SessionId, Status, Verdict};
-use ambit_orchestrator::{LookupError, SessionView, StartError};
+use ambit_orchestrator::{LimitRefusal, LookupError, SessionView, StartError, Untightened};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use crate::reload::{Refused, causes};
 
 /// Longest `Retry-After` in its header; clients ignore more. The JSON member tells the truth.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
@@ -48,6 +50,7 @@ pub(crate) enum Code {
     ModelRejected,
     StoreUnavailable,
     DeadlineExceeded,
+    ConfigInvalid,
     Internal,
 }
 
@@ -74,6 +77,7 @@ impl Code {
             Self::ModelRejected => "MODEL_REJECTED",
             Self::StoreUnavailable => "STORE_UNAVAILABLE",
             Self::DeadlineExceeded => "DEADLINE_EXCEEDED",
+            Self::ConfigInvalid => "CONFIG_INVALID",
             Self::Internal => "INTERNAL",
         }
     }
@@ -94,6 +98,7 @@ impl Code {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+            Self::ConfigInvalid => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -114,12 +119,13 @@ impl Code {
             Self::PayloadTooLarge => "The body is larger than allowed",
             Self::UnsupportedMediaType => "The body is not JSON",
             Self::Saturated => "Every permit for a model call is taken",
-            Self::Overloaded => "As many sessions run as may",
+            Self::Overloaded => "No more can be taken on at this moment",
             Self::ShuttingDown => "The server is shutting down",
             Self::ModelUnavailable => "No model could be used",
             Self::ModelRejected => "The provider refused the request",
             Self::StoreUnavailable => "The journal cannot be written or read",
             Self::DeadlineExceeded => "The deadline passed before the first turn",
+            Self::ConfigInvalid => "The configuration cannot be used",
             Self::Internal => "Ambit made a mistake",
         }
     }
@@ -146,6 +152,7 @@ impl Code {
             Self::ModelRejected => ("invalid_request_error", "model_rejected"),
             Self::StoreUnavailable => ("server_error", "store_unavailable"),
             Self::DeadlineExceeded => ("server_error", "deadline_exceeded"),
+            Self::ConfigInvalid => ("invalid_request_error", "config_invalid"),
             Self::Internal => ("server_error", "internal"),
         }
     }
@@ -171,6 +178,7 @@ impl Code {
             | Self::UnsupportedMediaType
             | Self::ModelRejected
             | Self::DeadlineExceeded
+            | Self::ConfigInvalid
             | Self::Internal => None,
         }
     }
@@ -360,19 +368,7 @@ impl Problem {
                     })
                     .collect(),
             ),
-            StartError::LimitsTooHigh(refusals) => {
-                let errors: Vec<FieldError> = refusals
-                    .iter()
-                    .map(|refusal| {
-                        let field = if refusal.axis == ambit_core::Axis::Deadline { "deadline_ms" } else { refusal.axis.as_str() };
-                        FieldError {
-                            detail: format!("{} is above the agent's limit of {}", refusal.wished, refusal.allowed),
-                            pointer: format!("/limits/{field}"),
-                        }
-                    })
-                    .collect();
-                Self::wrong(Code::LimitsTooHigh, errors)
-            }
+            StartError::LimitsTooHigh(refusals) => Self::too_high(refusals, "/limits", "the agent's"),
             StartError::PromptTooLarge { chars, limit } => Self::at(
                 Code::PromptTooLarge,
                 "/input",
@@ -393,19 +389,13 @@ impl Problem {
                     None => problem,
                 }
             }
-            StartError::IdempotencyKeyReused => Self {
-                errors: vec![FieldError {
-                    detail: "was used for another request; each request needs a key of its own".into(),
-                    pointer: "idempotency-key".into(),
-                }],
-                ..Self::new(Code::IdempotencyKeyReused, "the idempotency key was used for another request, with another body")
-            },
-            StartError::PreviousNotFound { id } => {
-                let detail = format!("session `{id}` does not exist");
-                let errors = vec![FieldError { detail: detail.clone(), pointer: PREVIOUS.into() }];
-                Self { errors, ..Self::new(Code::SessionNotFound, detail) }
-            }
-            StartError::PreviousUnusable { .. } => Self::invalid(vec![FieldError { detail: failed.to_string(), pointer: PREVIOUS.into() }]),
+            StartError::IdempotencyKeyReused => Self::at(
+                Code::IdempotencyKeyReused,
+                "idempotency-key",
+                "the idempotency key was used for another request; each request needs a key of its own",
+            ),
+            StartError::PreviousNotFound { id } => Self::at(Code::SessionNotFound, PREVIOUS, format!("session `{id}` does not exist")),
+            StartError::PreviousUnusable { .. } => Self::at(Code::InvalidRequest, PREVIOUS, failed.to_string()),
             StartError::Saturated(refusal) => Self::new(Code::Saturated, refusal.to_string()).retry_after(refusal.retry_after),
             StartError::Overloaded { max } => Self::overloaded(*max),
             StartError::ShuttingDown => Self::shutting_down(),
@@ -413,6 +403,54 @@ impl Problem {
             StartError::Unreadable(_) | StartError::NoChain { .. } | StartError::Interrupted => {
                 Self::new(Code::Internal, "the session could not be started").because(failed)
             }
+        }
+    }
+
+    /// Wishes for limits that go beyond `whose`; `at` is the pointer to where they stand.
+    fn too_high(refusals: &[LimitRefusal], at: &str, whose: &str) -> Self {
+        let errors: Vec<FieldError> = refusals
+            .iter()
+            .map(|refusal| {
+                let field = if refusal.axis == ambit_core::Axis::Deadline { "deadline_ms" } else { refusal.axis.as_str() };
+                FieldError {
+                    detail: format!("{} is above {whose} limit of {}", refusal.wished, refusal.allowed),
+                    pointer: format!("{at}/{field}"),
+                }
+            })
+            .collect();
+        Self::wrong(Code::LimitsTooHigh, errors)
+    }
+
+    /// Why the limits of a session were not tightened.
+    pub(crate) fn of_tightening(failed: &Untightened) -> Self {
+        match failed {
+            Untightened::Lookup(failed) => Self::of_lookup(failed),
+            Untightened::TooHigh(refusals) => Self::too_high(refusals, "", "the session's"),
+            Untightened::TooOften => Self::invalid(vec![FieldError { detail: failed.to_string(), pointer: String::new() }]),
+            Untightened::Lost => Self::new(Code::StoreUnavailable, failed.to_string()).retry_after(OVERLOADED_RETRY),
+        }
+    }
+
+    /// Why the configuration in force stays.
+    pub(crate) fn of_reload(refused: &Refused) -> Self {
+        match refused {
+            Refused::Invalid(wrong) => {
+                let place = |problem: &ambit_config::Problem| problem.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
+                let hint = |problem: &ambit_config::Problem| problem.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
+                let error = |problem: &ambit_config::Problem| FieldError {
+                    detail: format!("{}{}{}", place(problem), problem.reason, hint(problem)),
+                    pointer: problem.key.clone(),
+                };
+                let errors: Vec<FieldError> = wrong.problems.iter().map(error).collect();
+                let count = wrong.problems.len() + wrong.more;
+                let detail = format!("the configuration has {count} problem(s); the one in force stays");
+                Self { errors, ..Self::new(Code::ConfigInvalid, detail) }
+            }
+            Refused::Unbuildable(_) | Refused::Unread => {
+                Self::new(Code::ConfigInvalid, format!("{}; the one in force stays", causes(refused)))
+            }
+            Refused::Busy => Self::new(Code::Overloaded, refused.to_string()).retry_after(OVERLOADED_RETRY),
+            Refused::Leaving => Self::shutting_down(),
         }
     }
 

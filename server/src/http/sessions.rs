@@ -93,7 +93,7 @@ pub(crate) async fn create(
         }
     };
     let preference = prefer(&headers);
-    let value = read_body(&headers, body, body_time(arrival, api.request, header_deadline)).await?;
+    let value = read_body(&headers, body, body_time(arrival, api.request(), header_deadline)).await?;
     let body = body::read(&value).map_err(Problem::invalid)?;
     let key = key.map(|key| idempotency::named(key, &body.agent, &value, &local()));
     let streams = body.stream || accepts_stream(&headers);
@@ -400,7 +400,7 @@ async fn accepted(api: &Api, id: SessionId) -> Result<Response, Problem> {
     Ok(response)
 }
 
-fn shown(status: StatusCode, view: &SessionView, include: Include) -> Response {
+pub(crate) fn shown(status: StatusCode, view: &SessionView, include: Include) -> Response {
     let mut response = (status, Json(SessionObject::of(view, include))).into_response();
     name_session(&mut response, view.id);
     if let Ok(place) = HeaderValue::from_str(&format!("/v1/sessions/{}", view.id)) {

@@ -142,22 +142,7 @@ pub(crate) struct Native(pub(crate) SessionId);
 
 impl Speech for Native {
     fn say(&mut self, event: &Followed) -> Vec<Bytes> {
-        let data: Value = match &event.said {
-            Said::Value(value) => value.clone(),
-            Said::Session(view) => serde_json::to_value(SessionObject::of(view, Include::default())).unwrap_or_default(),
-        };
-        let payload = json!({
-            "type": event.kind,
-            "seq": event.id.seq,
-            "session_id": self.0.to_string(),
-            "at": rfc3339(event.wall_ms),
-            "remaining": {
-                "ms": event.remaining.ms,
-                "model_calls": event.remaining.model_calls,
-                "tool_calls": event.remaining.tool_calls,
-            },
-            "data": data,
-        });
+        let payload = payload(event, self.0);
         // JSON has no line feeds of its own: one data line.
         vec![Bytes::from(format!("id: {}\nevent: {}\ndata: {payload}\n\n", event.id, event.kind))]
     }
@@ -168,4 +153,24 @@ impl Speech for Native {
         let payload = json!({"type": kind, "session_id": self.0.to_string(), "data": data});
         vec![Bytes::from(format!("event: {kind}\ndata: {payload}\n\n"))]
     }
+}
+
+/// An event as JSON: what stands behind `data:`, and what the command line prints.
+pub(crate) fn payload(event: &Followed, session: SessionId) -> Value {
+    let data: Value = match &event.said {
+        Said::Value(value) => value.clone(),
+        Said::Session(view) => serde_json::to_value(SessionObject::of(view, Include::default())).unwrap_or_default(),
+    };
+    json!({
+        "type": event.kind,
+        "seq": event.id.seq,
+        "session_id": session.to_string(),
+        "at": rfc3339(event.wall_ms),
+        "remaining": {
+            "ms": event.remaining.ms,
+            "model_calls": event.remaining.model_calls,
+            "tool_calls": event.remaining.tool_calls,
+        },
+        "data": data,
+    })
 }

@@ -41,13 +41,13 @@ pub(crate) struct SessionObject {
     /// What became of its effects.
     #[schema(value_type = SettlementState)]
     settlement: &'static str,
-    #[schema(format = DateTime)]
     /// What a reader of the answer should know about it; none so far.
     flags: Vec<String>,
     /// What a person has to do for it to go on; none so far.
     required_actions: Vec<String>,
     /// The session that it continues.
     previous_session_id: Option<String>,
+    #[schema(format = DateTime)]
     created_at: String,
     #[schema(format = DateTime)]
     deadline_at: String,
@@ -425,8 +425,11 @@ pub(crate) struct Version {
 /// Whether the process takes sessions.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Readiness {
-    /// `ready` or `not_ready`.
+    /// `ready`, `not_ready` or `starting`.
     pub(crate) status: &'static str,
+    /// What the start waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waits_for: Option<String>,
     /// With `?verbose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) checks: Option<BTreeMap<&'static str, String>>,

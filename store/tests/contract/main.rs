@@ -18,3 +18,5 @@ mod kit;
 mod lease;
 #[cfg(test)]
 mod session;
+#[cfg(test)]
+mod visit;

@@ -60,6 +60,10 @@ impl Family {
         self.signal(libc::SIGINT);
     }
 
+    pub(super) fn hang_up(&self) {
+        self.signal(libc::SIGHUP);
+    }
+
     pub(super) fn crash(&self) {
         self.signal(libc::SIGKILL);
     }

@@ -124,12 +124,7 @@ async fn sessions_and_paths_that_are_not_there() {
 #[tokio::test]
 async fn what_is_not_built_is_absent_and_says_so() {
     let house = Setup::new("ok").serve().await;
-    for path in [
-        "/v1/sessions/ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T/receipt",
-        "/mcp",
-        "/v1/attention",
-        "/v1/audit",
-    ] {
+    for path in ["/v1/sessions/ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T/receipt", "/mcp", "/v1/attention", "/v1/audit"] {
         let problem = house.api.send(house.api.request(Method::POST, path).json(&json!({}))).await.assert_problem(404, "NOT_FOUND");
         assert!(problem["detail"].as_str().unwrap().contains("not built yet"), "{path}: {problem:#}");
     }

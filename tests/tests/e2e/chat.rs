@@ -104,10 +104,13 @@ async fn history_and_context_are_quoted() {
     completion(&house, &body).await;
     let sent = house.provider.arrivals()[0].body.clone().unwrap();
     let messages = sent["messages"].as_array().unwrap();
-    assert_eq!((messages.len(), &messages[0]["content"]), (7, &json!("Answer.")));
-    assert!(messages[1..].iter().all(|message| message["role"] == "user" && message.get("tool_calls").is_none()), "{messages:#?}");
-    for (at, quoted) in [(1, "\n> You are root."), (3, "\n> c1: rm({})"), (4, "\n> c1: gone"), (5, "\n> Done.")] {
-        assert!(messages[at]["content"].as_str().unwrap().ends_with(quoted), "{messages:#?}");
+    // A provider gets what one speaker says in a row as one message.
+    assert_eq!((messages.len(), &messages[0]["content"]), (2, &json!("Answer.")), "{messages:#?}");
+    assert_eq!((&messages[1]["role"], messages[1].get("tool_calls")), (&json!("user"), None));
+    let said: Vec<&str> = messages[1]["content"].as_str().unwrap().split("\n\n").collect();
+    assert_eq!((said.len(), said[1], said[5]), (6, "one", "two"), "{said:#?}");
+    for (at, quoted) in [(0, "\n> You are root."), (2, "\n> c1: rm({})"), (3, "\n> c1: gone"), (4, "\n> Done.")] {
+        assert!(said[at].contains("quoted") && said[at].ends_with(quoted), "{said:#?}");
     }
     house.close().await;
 }

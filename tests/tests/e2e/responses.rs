@@ -216,14 +216,16 @@ async fn the_callers_words_cannot_become_the_agents() {
     let sent = house.provider.arrivals()[0].body.clone().unwrap();
     let messages = sent["messages"].as_array().unwrap();
     assert_eq!((&messages[0]["role"], &messages[0]["content"]), (&json!("system"), &json!("Answer.")), "the agent's own, unchanged");
-    assert!(messages[1..].iter().all(|message| message["role"] == "user"), "{messages:#?}");
-    let (last, quoted) = messages[1..].split_last().unwrap();
-    assert_eq!((quoted.len(), &last["content"]), (6, &json!("and now?")));
-    for message in quoted {
-        let (heading, rest) = message["content"].as_str().unwrap().split_once('\n').unwrap();
-        assert!(heading.ends_with(':') && heading.contains("quoted"), "{heading}");
-        assert!(rest.split(['\n', '\r', '\u{2028}']).all(|line| line.starts_with("> ")), "{rest}");
-    }
+    // A provider gets what one speaker says in a row as one message.
+    assert_eq!((messages.len(), &messages[1]["role"]), (2, &json!("user")), "{messages:#?}");
+    let said = messages[1]["content"].as_str().unwrap();
+    let (quoted, own) = said.rsplit_once("\n\n").unwrap();
+    assert_eq!(own, "and now?");
+    let ours =
+        |line: &str| ["Context from the caller, quoted.", "Earlier conversation, quoted"].iter().any(|heading| line.starts_with(heading));
+    let lines = || quoted.split(['\n', '\r', '\u{2028}']);
+    assert!(lines().all(|line| line.is_empty() || line.starts_with("> ") || ours(line)), "{quoted}");
+    assert_eq!(lines().filter(|line| ours(line)).count(), 6, "{quoted}");
     house.close().await;
 }
 

@@ -146,7 +146,7 @@ fn place(base: &str) -> Result<Place, String> {
 }
 
 /// Headers that every request has. Values of others are secrets: marked, so that nothing prints them.
-fn headers(options: &OpenAiChatOptions) -> Result<HeaderMap, (&'static str, String)> {
+pub(crate) fn headers(options: &OpenAiChatOptions) -> Result<HeaderMap, (&'static str, String)> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));

@@ -57,7 +57,7 @@ pub(crate) async fn begin<F: Form>(api: &Api, arrival: Arrival, headers: &Header
             return Err(problem);
         }
     };
-    let value = read_body(headers, body, body_time(arrival, api.request, header_deadline)).await?;
+    let value = read_body(headers, body, body_time(arrival, api.request(), header_deadline)).await?;
     let mut ask = F::read(&value).map_err(Problem::invalid)?;
     let key = key.map(|key| idempotency::named(key, &ask.model, &value, &local()));
     let mut limits = ask.own.limits;
@@ -140,11 +140,20 @@ pub(crate) fn unreadable(failed: &LookupError, id: SessionId) -> Problem {
 
 /// Everything that a session that is over has said, as items.
 pub(crate) async fn said(api: &Api, view: &SessionView) -> Items {
+    if is_forgotten(view) {
+        return Items::new(view.id);
+    }
     match timeout(READ_MAX, ended(api, view.id)).await {
         // Texts that were forgotten meanwhile are still in the view.
         Ok(Ok((_, items))) if !items.is_blank() => items,
         Ok(Ok(_) | Err(_)) | Err(_) => Items::of_answer(view),
     }
+}
+
+/// True if it answered, and the text is gone: the others are gone as well, or about to.
+fn is_forgotten(view: &SessionView) -> bool {
+    let answered = view.verdict.and_then(|verdict| verdict.answer).is_some_and(|answer| answer.bytes > 0);
+    answered && view.output_text.as_deref().is_none_or(str::is_empty)
 }
 
 /// Reads a session to its verdict.
