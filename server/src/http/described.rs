@@ -175,6 +175,28 @@ pub(crate) struct LimitsRequestDoc {
     cost_usd: Option<f64>,
 }
 
+/// Limits to tighten: at least one, none above the one in force.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = TightenRequest, min_properties = 1)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "described, never built")]
+pub(crate) struct TightenDoc {
+    #[schema(nullable = false, minimum = 1)]
+    deadline_ms: Option<u64>,
+    #[schema(nullable = false, minimum = 1)]
+    model_calls: Option<u64>,
+    #[schema(nullable = false)]
+    tool_calls: Option<u64>,
+    #[schema(nullable = false, minimum = 1)]
+    model_attempts: Option<u64>,
+    #[schema(nullable = false)]
+    tool_attempts: Option<u64>,
+    #[schema(nullable = false, minimum = 1)]
+    total_tokens: Option<u64>,
+    #[schema(nullable = false, minimum = 0)]
+    cost_usd: Option<f64>,
+}
+
 /// Which of the agent's tools may be used.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = ToolsRequest)]
