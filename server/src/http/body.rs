@@ -15,6 +15,9 @@ const BLANK: &str = "is blank";
 /// Most pieces of input.
 pub(crate) const INPUT_ITEMS_MAX: usize = 256;
 
+/// Largest count that is understood: what `int64` of the OpenAPI document can say.
+const COUNT_MAX: u64 = i64::MAX.unsigned_abs();
+
 /// A request for a session as its body has it.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct SessionBody {
@@ -264,9 +267,9 @@ impl Reader {
     pub(crate) fn count(&mut self, value: &Value, at: &str, least: u64) -> Option<u64> {
         // JSON has one kind of number: 2.0 is as whole as 2.
         match value.as_u64().or_else(|| value.as_f64().and_then(whole)) {
-            Some(count) if count >= least => Some(count),
+            Some(count) if (least..=COUNT_MAX).contains(&count) => Some(count),
             _ => {
-                self.wrong(at, format!("expected a whole number, at least {least}; unlimited is no value"));
+                self.wrong(at, format!("expected a whole number, at least {least} and of 63 bits; unlimited is no value"));
                 None
             }
         }

@@ -63,7 +63,7 @@ struct Preference {
 /// the same request is answered by the same session for a day, and a caller who goes away does not cancel it.
 #[utoipa::path(
     post, path = "/v1/sessions", tag = "sessions",
-    params(("idempotency-key" = Option<String>, Header, description = "1 to 255 printable characters, bare or quoted", max_length = 255, pattern = "^[!#-~]([ -~]*[!-~])?$")),
+    params(("idempotency-key" = Option<String>, Header, description = "1 to 255 printable characters, bare or quoted", nullable = false, min_length = 1, max_length = 255, pattern = r#"^([!#-~]([ -~]*[!-~])?|"([ !#-\[\]-~]|\\["\\])+")$"#)),
     request_body = SessionRequestDoc,
     responses(
         (status = 200, description = "The session with its verdict, or its events", content((SessionObject = "application/json"), (StreamEvent = "text/event-stream"))),
