@@ -52,7 +52,7 @@ pub(crate) struct InputItems {
 
 /// What a response was asked.
 #[utoipa::path(
-    get, path = "/v1/responses/{id}/input_items", tag = "openai",
+    get, path = "/v1/responses/{id}/input_items", tag = "responses",
     params(
         ("id" = String, Path, description = "`resp_<ULID>`"),
         ("after" = Option<String>, Query, description = "Begin behind this item"),
