@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use crate::telemetry::Telemetry;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traces::{TraceError, Traces};
 use crate::workshop::{Workshop, ask_servers, known, needed};
 
 /// Why a process cannot start.
@@ -37,6 +38,9 @@ pub(crate) enum AppError {
     /// The demo service or the sample cannot be set up.
     #[error("the demo cannot be set up")]
     Demo(#[source] std::io::Error),
+    /// Traces cannot be sent as the `OTEL_` variables say.
+    #[error("traces cannot be exported")]
+    Traces(#[source] TraceError),
     /// The metrics contradict each other: a mistake of ours.
     #[error("the metrics cannot be set up")]
     Metrics(#[source] prometheus::Error),
@@ -49,6 +53,7 @@ pub(crate) enum AppError {
 #[derive(Clone)]
 pub(crate) struct Ground {
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) traces: Traces,
     pub(crate) rng: Arc<Mutex<StdRng>>,
     pub(crate) stage: Stage,
 }
@@ -60,6 +65,8 @@ pub(crate) struct Stage(Arc<Mutex<String>>);
 /// A running process without its listeners.
 pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) traces: Traces,
+    pub(crate) rng: Arc<Mutex<StdRng>>,
     pub(crate) orchestrator: Orchestrator,
     pub(crate) workshop: Arc<Workshop>,
 }
@@ -78,7 +85,7 @@ impl AppError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Store { source, .. } => source.hint().map(|hint| hint.to_string()),
-            Self::Gateway(_) | Self::Executor(_) | Self::Demo(_) | Self::Metrics(_) | Self::Stopped => None,
+            Self::Gateway(_) | Self::Executor(_) | Self::Demo(_) | Self::Traces(_) | Self::Metrics(_) | Self::Stopped => None,
         }
     }
 }
@@ -96,11 +103,12 @@ impl Stage {
 
 impl Ground {
     /// # Errors
-    /// A mistake of ours in the metrics.
-    pub(crate) fn new(config: &Config) -> Result<Self, AppError> {
+    /// A mistake of ours in the metrics, or a way of exporting traces that cannot be gone.
+    pub(crate) async fn new(config: &Config) -> Result<Self, AppError> {
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), config.revision()).map_err(AppError::Metrics)?;
+        let traces = Traces::start(config.traces(), &metrics).await.map_err(AppError::Traces)?;
         let rng = StdRng::from_rng(&mut rand::rng());
-        Ok(Self { metrics: Arc::new(metrics), rng: Arc::new(Mutex::new(rng)), stage: Stage::default() })
+        Ok(Self { metrics: Arc::new(metrics), traces, rng: Arc::new(Mutex::new(rng)), stage: Stage::default() })
     }
 }
 
@@ -108,6 +116,7 @@ impl Ground {
 struct Held {
     workshop: Arc<Workshop>,
     store: Option<Store>,
+    traces: Traces,
 }
 
 impl App {
@@ -116,7 +125,7 @@ impl App {
     /// # Errors
     /// What cannot be opened, with its setting; everything that was open by then is closed again.
     pub(crate) async fn start(config: Arc<Config>, role: Role<'_>, stopped: impl Future<Output = ()>) -> Result<Self, AppError> {
-        Self::start_on(Ground::new(&config)?, config, role, stopped).await
+        Self::start_on(Ground::new(&config).await?, config, role, stopped).await
     }
 
     /// The same on a ground that others can look at meanwhile.
@@ -130,14 +139,16 @@ impl App {
         stopped: impl Future<Output = ()>,
     ) -> Result<Self, AppError> {
         let metrics = ground.metrics.clone();
-        let sink = Arc::new(Timeline::before(Arc::new(Telemetry::new(metrics.clone()))));
-        let mut held = Held { workshop: Arc::new(Workshop::new(sink.clone(), ground.rng.clone())), store: None };
+        let sink = Arc::new(Timeline::before(Arc::new(Telemetry::new(metrics.clone(), ground.traces.clone()))));
+        let (traces, rng) = (ground.traces.clone(), ground.rng.clone());
+        let workshop = Arc::new(Workshop::new(sink.clone(), rng.clone()));
+        let mut held = Held { workshop, store: None, traces: traces.clone() };
         let risen = tokio::select! {
             risen = Box::pin(held.rise(ground, config, role, sink)) => risen,
             () = stopped => Err(AppError::Stopped),
         };
         match risen {
-            Ok(orchestrator) => Ok(Self { metrics, orchestrator, workshop: held.workshop }),
+            Ok(orchestrator) => Ok(Self { metrics, traces, rng, orchestrator, workshop: held.workshop }),
             Err(failed) => {
                 held.give_back().await;
                 Err(failed)
@@ -153,7 +164,7 @@ impl App {
     /// Ends what sessions need, once there are none: tools, then the journal. Whoever reads a journal has to be done.
     pub(crate) async fn close(self) {
         self.orchestrator.executor().close().await;
-        Held { workshop: self.workshop, store: Some(self.orchestrator.store().clone()) }.give_back().await;
+        Held { workshop: self.workshop, store: Some(self.orchestrator.store().clone()), traces: self.traces }.give_back().await;
     }
 }
 
@@ -165,7 +176,7 @@ impl Held {
         role: Role<'_>,
         timeline: Arc<Timeline>,
     ) -> Result<Orchestrator, AppError> {
-        let Ground { metrics, rng, stage } = ground;
+        let Ground { metrics, rng, stage, .. } = ground;
         for notice in config.notices() {
             info!("{notice}");
         }
@@ -199,7 +210,7 @@ impl Held {
         Ok(Orchestrator::open(options, setup, store, timeline))
     }
 
-    /// The journal, then what is ours alone.
+    /// The journal, then what is ours alone, and at last what tells of it.
     async fn give_back(self) {
         if let Some(store) = self.store
             && let Err(failed) = store.close().await
@@ -207,5 +218,7 @@ impl Held {
             warn!(error = %failed, "the journal could not be closed in order");
         }
         self.workshop.close().await;
+        // After everything that ends spans.
+        self.traces.close().await;
     }
 }

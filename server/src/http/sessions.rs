@@ -103,7 +103,8 @@ pub(crate) async fn create(
     // Whoever holds a key means to ask again: the answer has to be there then.
     let continues = body.continues.unwrap_or(background || key.is_some());
     let after = if streams && key.is_some() { last_event_id(&headers)? } else { Cursor::default() };
-    let request = SessionRequest { idempotency: key, ..request(body, arrival, header_deadline, streams || leaves, leaves) };
+    let request = request(body, arrival, header_deadline, streams || leaves, leaves);
+    let request = SessionRequest { idempotency: key, trace: Some(arrival.place.context(&headers)), ..request };
     let mut running = api.orchestrator.start(request).await.map_err(|failed| Problem::of_start(&failed))?;
     let guard = (!continues).then(|| running.cancel_on_drop());
     let replayed = running.replayed;

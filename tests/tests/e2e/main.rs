@@ -27,3 +27,4 @@ mod provider;
 mod reload;
 mod responses;
 mod tools;
+mod traces;

@@ -100,6 +100,7 @@ impl Client {
     /// Dropping the future closes the connection.
     pub(crate) async fn ask(&self, ask: &Ask<'_>, leg: &LegStage<'_>) -> Result<Answer, Failure> {
         let response = self.send(ask, leg).await?;
+        leg.status(response.status().as_u16());
         if response.status().is_success() {
             read::answer(self, ask, leg, response).await
         } else {
@@ -117,7 +118,9 @@ impl Client {
         let place = &self.places[self.next.fetch_add(1, Ordering::Relaxed) % self.places.len()];
         let stream = self.streaming == Streaming::Always || leg.is_heard();
         let body = encode::body(ask, stream, place.output);
-        let mut request = self.http.post(place.url.clone()).headers(self.headers.clone()).body(body);
+        let mut headers = self.headers.clone();
+        leg.trace(&mut headers);
+        let mut request = self.http.post(place.url.clone()).headers(headers).body(body);
         // The policy has kept the margin for the way back out of it already.
         let end = leg.end_by();
         let left = end.saturating_duration_since(Instant::now());

@@ -80,7 +80,7 @@ pub(crate) async fn begin<F: Form>(api: &Api, arrival: Arrival, headers: &Header
         previous: ask.previous,
         idempotency: key,
         forget: ask.forget,
-        trace: None,
+        trace: Some(arrival.place.context(headers)),
         limits,
         tools_allow,
         tools_deny: std::mem::take(&mut ask.own.tools_deny),
