@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ambit_core::port::BeforeSend;
 use ambit_core::session::{CallClass, Principal};
-use ambit_core::signal::{Peer, Signal, SignalSink, Subject, Timer};
+use ambit_core::signal::{Signal, SignalSink, Subject, Timer};
 use ambit_core::trace::key_hash;
 use ambit_core::{Allowance, AttemptRecord, Digest, Effect, ErrorKind, Money, ToolCode};
 use ambit_resilience::{CallContext, Committed, Failure, Ledger, LegRecord, PolicyError, Reserve, Row, deadline};
@@ -177,20 +177,20 @@ impl Executor {
     /// Dropping the future cancels the call, and its permit returns. That is right for a read; whoever drops a call
     /// that is no read after it was sent loses the only one who would have heard how it ended.
     pub async fn run(&self, run: ToolRun<'_>) -> ToolOutcome {
-        let mut finish = Finish::of(&*self.sink, &run);
+        let mut finish = Finish { sink: &*self.sink, run: &run, started: Instant::now(), entry: None, code: None };
         let (ended, own_cap) = match self.known(run.tool).await {
             Ok(entry) => {
-                finish.knows(&entry, &run);
-                let ended = Box::pin(self.guarded(&entry, &run)).await;
-                (ended, entry.options.output_cap.get())
+                let entry = &*finish.entry.insert(entry);
+                (Box::pin(self.guarded(entry, &run)).await, entry.options.output_cap.get())
             }
             Err(code) => (Ended::bare(code, run.tool), usize::MAX),
         };
         let capped = cap(&ended.text, own_cap.min(run.output_cap));
-        if capped.gone > 0 {
-            self.sink.emit(run.subject, &Signal::Truncated { tool: Arc::clone(&finish.tool), bytes: capped.gone });
+        if let (1.., Some(entry)) = (capped.gone, &finish.entry) {
+            self.sink.emit(run.subject, &Signal::Truncated { tool: Arc::clone(&entry.declaration.name), bytes: capped.gone });
         }
-        finish.with(ended.code);
+        finish.code = Some(ended.code);
+        drop(finish);
         ToolOutcome { attempts: ended.attempts, code: ended.code, text: capped.text, truncated: capped.gone > 0 }
     }
 
@@ -309,56 +309,28 @@ impl std::fmt::Debug for Executor {
 /// Says at the end of a call what came of it, also if its future is dropped.
 struct Finish<'a> {
     sink: &'a dyn SignalSink,
-    subject: Subject,
+    run: &'a ToolRun<'a>,
     started: Instant,
-    tool: Arc<str>,
-    effect: Effect,
-    peer: Arc<Peer>,
-    call_id: Option<Arc<str>>,
-    key: Option<u64>,
+    /// The tool with what is known of it; `None` until it is found.
+    entry: Option<Arc<Entry>>,
     code: Option<ToolCode>,
-}
-
-impl<'a> Finish<'a> {
-    fn of(sink: &'a dyn SignalSink, run: &ToolRun<'_>) -> Self {
-        Self {
-            sink,
-            subject: run.subject,
-            started: Instant::now(),
-            tool: run.tool.into(),
-            // The worst, until it is known.
-            effect: Effect::Write,
-            peer: Arc::default(),
-            call_id: run.call_id.clone(),
-            key: None,
-            code: None,
-        }
-    }
-
-    fn knows(&mut self, entry: &Entry, run: &ToolRun<'_>) {
-        self.tool = Arc::clone(&entry.declaration.name);
-        self.effect = entry.options.effect;
-        self.peer = Arc::clone(&entry.policy.options().peer);
-        self.key = run.key.filter(|_| entry.declaration.class.keyed).map(key_hash);
-    }
-
-    fn with(mut self, code: ToolCode) {
-        self.code = Some(code);
-    }
 }
 
 impl Drop for Finish<'_> {
     fn drop(&mut self) {
+        let known = self.entry.as_ref();
+        let key = self.run.key.filter(|_| known.is_some_and(|entry| entry.declaration.class.keyed));
         self.sink.emit(
-            self.subject,
+            self.run.subject,
             &Signal::ToolCallFinished {
-                tool: Arc::clone(&self.tool),
-                effect: self.effect,
+                tool: known.map_or_else(|| self.run.tool.into(), |entry| Arc::clone(&entry.declaration.name)),
+                // The worst, where it is not known.
+                effect: known.map_or(Effect::Write, |entry| entry.options.effect),
                 code: self.code,
                 duration: self.started.elapsed(),
-                call_id: self.call_id.take(),
-                key: self.key,
-                peer: Arc::clone(&self.peer),
+                call_id: self.run.call_id.clone(),
+                key: key.map(key_hash),
+                peer: known.map_or_else(Arc::default, |entry| Arc::clone(&entry.policy.options().peer)),
             },
         );
     }
