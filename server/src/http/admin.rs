@@ -138,13 +138,14 @@ pub(crate) async fn config(State(api): State<Api>) -> Json<ConfigObject> {
 
 /// Reads the configuration again and lets sessions begin with it from now on; those that run keep what they began with.
 ///
-/// One that cannot be used changes nothing.
+/// One that cannot be used changes nothing; `errors` has everything that is wrong with it. While one reload runs and another
+/// one waits, a third is refused as `OVERLOADED`.
 #[utoipa::path(
     post, path = "/admin/reload", tag = "admin",
     responses(
         (status = 200, description = "What has changed", body = ReloadObject),
-        (status = 422, description = "CONFIG_INVALID: everything that is wrong with it", body = Problem),
-        (status = 503, description = "OVERLOADED: one runs and one waits already; SHUTTING_DOWN", body = Problem),
+        (status = 422, description = "CONFIG_INVALID", body = Problem),
+        (status = 503, description = "OVERLOADED, SHUTTING_DOWN", body = Problem),
     ),
 )]
 pub(crate) async fn reload(State(api): State<Api>) -> Result<Json<ReloadObject>, Problem> {

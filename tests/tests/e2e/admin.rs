@@ -193,6 +193,7 @@ async fn limits_of_a_running_session_are_tightened_and_never_loosened() {
     assert_eq!((&end["reason"], &end["spent"]["tool_calls"]), (&json!("tool_calls"), &json!(1)), "{end:#}");
     let after = tighten(&house.api, &id, &json!({"tool_calls": 0})).await.assert_status(200).json();
     assert_eq!((&after["limits"], &after["reason"]), (&end["limits"], &end["reason"]), "a session with its verdict stays as it is");
+    tighten(&house.api, &id, &json!({"tool_calls": 2})).await.assert_problem(400, "LIMITS_TOO_HIGH");
     house.close().await;
 }
 
