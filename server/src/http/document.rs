@@ -129,8 +129,8 @@ mod tests {
     #[test]
     fn codes_in_descriptions_are_codes_of_that_status() {
         let known: Vec<(String, &str)> = super::super::Code::ALL.map(|code| (code.status().as_u16().to_string(), code.as_str())).to_vec();
-        let mut document = complete(&super::super::documented().1);
-        for operation in operations(&mut document) {
+        let [mut api, mut admin] = [super::super::documented().1, super::super::admin::documented().1].map(|document| complete(&document));
+        for operation in operations(&mut api).chain(operations(&mut admin)) {
             let responses = operation["responses"].as_object().unwrap();
             for (status, response) in responses.iter().filter(|(_, response)| response["content"]["application/problem+json"].is_object()) {
                 for told in response["description"].as_str().unwrap().split(", ") {

@@ -31,8 +31,8 @@ use crate::http::types::{Include, SessionObject};
         (status = 404, description = "SESSION_NOT_FOUND", body = Problem),
         (status = 413, description = "PAYLOAD_TOO_LARGE", body = Problem),
         (status = 415, description = "UNSUPPORTED_MEDIA_TYPE", body = Problem),
-        (status = 503, description = "STORE_UNAVAILABLE, OVERLOADED while the server starts", body = Problem),
-        (status = 504, description = "DEADLINE_EXCEEDED: the body did not arrive in time", body = Problem),
+        (status = 503, description = "STORE_UNAVAILABLE, OVERLOADED", body = Problem),
+        (status = 504, description = "DEADLINE_EXCEEDED", body = Problem),
     ),
 )]
 pub(crate) async fn limits(
