@@ -13,7 +13,7 @@ use axum::{Extension, Json};
 use crate::http::Api;
 use crate::http::described::StreamEvent;
 use crate::http::front::Arrival;
-use crate::http::openai::begin::{begin, unreadable};
+use crate::http::openai::begin::begin;
 use crate::http::openai::chat::body::Chat;
 use crate::http::openai::chat::object::ChatCompletion;
 use crate::http::openai::chat::stream::Chunks;
@@ -53,8 +53,8 @@ pub(crate) async fn create(
     let id = begun.running.id;
     let mut response = if begun.ask.stream {
         let guard = begun.guard();
-        let stream = api.orchestrator.follow(id, false).await.map_err(|failed| unreadable(&failed, id))?;
-        let view = api.orchestrator.view(id, false).await.map_err(|failed| unreadable(&failed, id))?;
+        let stream = api.orchestrator.follow(id, false).await.map_err(|failed| Problem::of_begun(&failed, id))?;
+        let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_begun(&failed, id))?;
         let speech = Chunks::new(&view, begun.ask.include_usage);
         Events { stream, speech, session: id, due: begun.running.due, guard, _open: api.metrics.stream() }.into_response()
     } else {

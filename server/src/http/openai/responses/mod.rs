@@ -22,7 +22,7 @@ use utoipa::ToSchema;
 use crate::http::Api;
 use crate::http::described::StreamEvent;
 use crate::http::front::Arrival;
-use crate::http::openai::begin::{begin, said, unreadable};
+use crate::http::openai::begin::{begin, said};
 use crate::http::openai::described::ResponseRequestDoc;
 use crate::http::openai::items::Items;
 use crate::http::openai::named;
@@ -75,8 +75,8 @@ pub(crate) async fn create(
     let id = begun.running.id;
     let mut response = if begun.ask.stream {
         let guard = begun.guard();
-        let stream = api.orchestrator.follow(id, false).await.map_err(|failed| unreadable(&failed, id))?;
-        let view = api.orchestrator.view(id, false).await.map_err(|failed| unreadable(&failed, id))?;
+        let stream = api.orchestrator.follow(id, false).await.map_err(|failed| Problem::of_begun(&failed, id))?;
+        let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_begun(&failed, id))?;
         let speech = Narration::new(&view, None);
         Events { stream, speech, session: id, due: begun.running.due, guard, _open: api.metrics.stream() }.into_response()
     } else if begun.ask.background {
