@@ -311,7 +311,7 @@ async fn every_kind_of_session_is_retold_with_its_reasons() {
 
 #[tokio::test]
 async fn sessions_that_run_and_that_ran_out_of_time_are_retold() {
-    let house = Setup::new("held ok").serve().await;
+    let house = Setup::new("held ok").set("models.primary.min_useful", "100ms").serve().await;
     let id = background(&house.api).await;
     house.provider.wait_for("the model call", |seen| seen.in_flight == 1).await;
     let replay = json_of(&house.launch.run(&["replay", &id, "--json"]).await);
