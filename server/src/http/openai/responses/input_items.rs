@@ -8,6 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Api;
+use crate::http::described::ListOrder;
 use crate::http::problem::{FieldError, Problem};
 use crate::http::sessions::{pairs, session_id};
 
@@ -56,8 +57,8 @@ pub(crate) struct InputItems {
     params(
         ("id" = String, Path, description = "`resp_<ULID>`"),
         ("after" = Option<String>, Query, description = "Begin behind this item"),
-        ("limit" = Option<u32>, Query, description = "1 to 100, 20 if absent"),
-        ("order" = Option<String>, Query, description = "`desc`, the last first, or `asc`"),
+        ("limit" = Option<u32>, Query, description = "20 if absent", minimum = 1, maximum = 100, nullable = false),
+        ("order" = inline(Option<ListOrder>), Query, description = "`desc`, the last first, if absent", nullable = false),
     ),
     responses(
         (status = 200, description = "The page", body = InputItems),
