@@ -134,7 +134,7 @@ impl SessionStream {
         let created = self.projection.progress().map_or(0, |progress| progress.machine.started().wall_ms);
         let said = match event.payload {
             Payload::Value(value) => Said::Value(value),
-            Payload::Text { step, digest, from, .. } => Said::Value(json!({"step": step, "delta": tail(&*self.text(digest).await?, from)})),
+            Payload::Text { step, digest, from, .. } => Said::Value(json!({"step": step, "delta": tail(&self.text(digest).await?, from)})),
             Payload::Live { step, text } => Said::Value(json!({"step": step, "delta": text})),
             Payload::Session => Said::Session(Box::new(self.session().await?)),
         };

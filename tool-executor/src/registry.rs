@@ -43,7 +43,7 @@ pub(crate) struct Entry {
 /// How a tool is reached.
 #[derive(Debug)]
 pub(crate) enum Transport {
-    Http(HttpTool),
+    Http(Box<HttpTool>),
     Builtin(Builtin),
     Mcp(McpTool),
 }
@@ -261,7 +261,7 @@ impl Registry {
                     return Err("its schema does not describe an object".into());
                 }
                 let description = tool.description.clone().ok_or("it has no description for the model")?;
-                (options.schema.clone(), description, Transport::Http(HttpTool::new(options, &self.http)?))
+                (options.schema.clone(), description, Transport::Http(Box::new(HttpTool::new(options, &self.http)?)))
             }
             ToolKind::Builtin(options) => {
                 let builtin = Builtin::new(options)?;

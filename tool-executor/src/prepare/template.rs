@@ -24,7 +24,7 @@ pub(crate) struct Template {
     /// Key (encoded) and value.
     query: Vec<(String, Vec<Piece>)>,
     /// The address itself where there is nothing to fill in: read once, not at every call.
-    fixed: Option<Url>,
+    fixed: Option<Box<Url>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Template {
         // What remains of the template with harmless values is a whole address, or nothing will ever be.
         let harmless =
             this.fill_with(|_| Ok("x".into()), Vec::new()).map_err(|misfit| format!("its url cannot be read: {}", misfit.reason))?;
-        let fixed = this.places().is_empty().then_some(harmless);
+        let fixed = this.places().is_empty().then(|| Box::new(harmless));
         Ok(Self { fixed, ..this })
     }
 
@@ -132,7 +132,7 @@ impl Template {
     /// The address for these arguments; those of `rest` become query parameters.
     pub(crate) fn fill(&self, arguments: &[(String, Json)], rest: &[&(String, Json)]) -> Result<Url, Misfit> {
         if let Some(fixed) = self.fixed.as_ref().filter(|_| rest.is_empty()) {
-            return Ok(fixed.clone());
+            return Ok(Url::clone(fixed));
         }
         let mut extra = Vec::new();
         for (name, value) in rest {
