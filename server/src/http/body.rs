@@ -79,13 +79,19 @@ pub(crate) fn read(value: &Value) -> Result<SessionBody, Vec<FieldError>> {
     if reader.errors.is_empty() { Ok(body) } else { Err(reader.errors) }
 }
 
-/// Reads the body of a request that tightens the limits of a session: the limits themselves.
+/// Reads the body of a request that tightens the limits of a session: the limits themselves, at least one.
 ///
 /// # Errors
 /// Everything that is wrong with it.
 pub(crate) fn read_limits(value: &Value) -> Result<LimitsWish, Vec<FieldError>> {
     let mut reader = Reader::default();
     let wish = reader.limits(value, "");
+    if reader.errors.is_empty() && wish == LimitsWish::default() {
+        reader.wrong(
+            "",
+            "names no limit; there are deadline_ms, model_calls, tool_calls, model_attempts, tool_attempts, total_tokens, cost_usd",
+        );
+    }
     if reader.errors.is_empty() { Ok(wish) } else { Err(reader.errors) }
 }
 
@@ -370,7 +376,7 @@ mod tests {
     fn limits_alone_are_a_body() {
         let wrong = |body: Value| read_limits(&body).unwrap_err().into_iter().map(|error| error.pointer).collect::<Vec<_>>();
         assert_eq!(read_limits(&json!({"tool_calls": 0})).unwrap(), LimitsWish { tool_calls: Some(0), ..LimitsWish::default() });
-        assert_eq!(read_limits(&json!({})).unwrap(), LimitsWish::default());
+        assert_eq!(wrong(json!({})), [""]);
         assert_eq!(wrong(json!([1])), [""]);
         assert_eq!(wrong(json!({"model_calls": 0, "speed": 1, "deadline_ms": null})), ["/deadline_ms", "/model_calls", "/speed"]);
     }
