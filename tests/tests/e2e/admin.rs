@@ -180,7 +180,7 @@ async fn limits_of_a_running_session_are_tightened_and_never_loosened() {
     assert_eq!(pointers(&problem.assert_problem(400, "LIMITS_TOO_HIGH")), ["/deadline_ms", "/tool_calls"]);
     let problem = tighten(&house.api, &id, &json!({"speed": 1, "model_calls": "two"})).await;
     assert_eq!(pointers(&problem.assert_problem(400, "INVALID_REQUEST")), ["/model_calls", "/speed"]);
-    assert_eq!(tighten(&house.api, &id, &json!({})).await.assert_status(200).json()["limits"], tightened["limits"]);
+    tighten(&house.api, &id, &json!({})).await.assert_problem(400, "INVALID_REQUEST");
     let missing = format!("{}0", &id[..id.len() - 1]);
     if missing != id {
         tighten(&house.api, &missing, &json!({"tool_calls": 1})).await.assert_problem(404, "SESSION_NOT_FOUND");
