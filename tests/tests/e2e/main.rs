@@ -8,6 +8,7 @@ mod bad_input;
 mod cli;
 mod connections;
 mod crash;
+mod dialects;
 mod house;
 mod http_api;
 mod kit;

@@ -113,7 +113,7 @@ impl ProviderError {
             Some(match code.as_str() {
                 "rate_limit_exceeded" | "rate_limit_error" | "resource_exhausted" | "insufficient_quota" => 429,
                 "billing_error" => 402,
-                "overloaded_error" | "overloaded" | "server_overloaded" | "unavailable" => 503,
+                "overloaded_error" | "overloaded" | "server_overloaded" | "server_is_overloaded" | "slow_down" | "unavailable" => 503,
                 "timeout_error" => 504,
                 "server_error" | "internal_error" | "api_error" | "internal" | "internal_server_error" => 500,
                 "authentication_error" | "invalid_api_key" | "unauthenticated" => 401,
@@ -310,6 +310,7 @@ mod tests {
         assert_eq!(status(r#"{"error":{"code":429,"message":"x"}}"#), Some(429));
         assert_eq!(status(r#"{"error":{"code":"502"}}"#), Some(502));
         assert_eq!(status(r#"{"error":{"type":"overloaded_error"}}"#), Some(503));
+        assert_eq!(status(r#"{"type":"error","code":"server_is_overloaded"}"#), Some(503));
         assert_eq!(status(r#"{"type":"error","error":{"type":"billing_error"}}"#), Some(402));
         assert_eq!(status(r#"{"type":"error","error":{"type":"request_too_large"}}"#), Some(413));
         assert_eq!(status(r#"{"type":"error","error":{"type":"timeout_error"}}"#), Some(504));
