@@ -6,6 +6,7 @@ use ambit_core::limit::Limits;
 use ambit_core::money::Money;
 use serde_json::Value as Json;
 
+use crate::changes::SecretDigests;
 use crate::demo;
 use crate::files::Files;
 use crate::layers::Layers;
@@ -24,8 +25,9 @@ pub struct Config {
     pub(crate) files: Files,
     /// The process's `PATH`, which MCP servers get.
     pub(crate) path: String,
+    pub(crate) secrets: SecretDigests,
     profile: String,
-    revision: String,
+    pub(crate) revision: String,
     notices: Vec<String>,
 }
 
@@ -79,7 +81,13 @@ impl Config {
         }
         let profile = layers.profile.clone();
         let revision = revision(&profile, &effective);
-        Self { settings, agents, layers, effective, files, path, profile, revision, notices }
+        let secrets = SecretDigests::default();
+        Self { settings, agents, layers, effective, files, path, secrets, profile, revision, notices }
+    }
+
+    /// With the digests of its secrets, by which another configuration tells whether they are the same.
+    pub(crate) fn with_secrets(self, secrets: SecretDigests) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Name of the selected profile.

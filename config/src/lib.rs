@@ -8,6 +8,7 @@
 //! anything else. A setting is accepted only if it is enforced; a secret is never printed.
 
 mod bounds;
+mod changes;
 mod check;
 mod config;
 mod convert;
@@ -32,6 +33,7 @@ pub mod value;
 mod variables;
 
 pub use bounds::{AgentBounds, Bounds, EXCESS, Envelope, Line, ProcessBounds, bounds};
+pub use changes::{Change, VALUE_CHARS_MAX, needs_restart};
 pub use check::NAME_CHARS_MAX;
 pub use config::{AgentDefinition, Config, REQUEST_OVER_DEADLINE};
 pub use convert::Surroundings;

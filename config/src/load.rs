@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use crate::changes::SecretDigests;
 use crate::check::{alike, check};
 use crate::config::Config;
 use crate::error::{ConfigErrors, Problem};
@@ -71,7 +72,8 @@ pub fn load(sources: &Sources) -> Result<Config, ConfigErrors> {
     let lookup = Lookup { env: &sources.env, literals: layers.profile == DEV };
     resolve(&SETTINGS, &effective, &mut Vec::new(), &layers, &lookup, &mut resolved, &mut problems);
 
-    let settings = match merged.merge(Layer::everywhere(resolved.to_dict())).extract::<Settings>() {
+    let whole = merged.merge(Layer::everywhere(resolved.to_dict()));
+    let settings = match whole.extract::<Settings>() {
         Ok(settings) => settings,
         Err(error) => {
             // The shape should have said it; what it did not say is said here.
@@ -87,6 +89,7 @@ pub fn load(sources: &Sources) -> Result<Config, ConfigErrors> {
     let files = files::read(&settings, &layers, &mut problems);
     let path = sources.env.get("PATH").cloned().unwrap_or_default();
     let config = Config::new(settings, layers, revision::masked(&SETTINGS, effective), files, path, notices);
+    let config = config.with_secrets(SecretDigests::of(&whole.extract().unwrap_or_default()));
     // A problem of form explains those of sense that follow from it: the value stands for another one now.
     let follows = |problem: &Problem| {
         std::iter::once(&problem.key).chain(&problem.also).any(|key| broken.iter().any(|b| key == b || key.starts_with(&format!("{b}."))))

@@ -104,6 +104,8 @@ fn started(turns: u32, calls: u32) -> Arc<Started> {
         retrieval: false,
         instructions: body(0, 800),
         input: vec![InputItem { speaker: Speaker::User, body: body(1, 400) }],
+        continues: None,
+        targets: Vec::new(),
         tools: vec![OfferedTool { name: "read".into(), schema: Digest([2; 32]), effect: Effect::Read }],
         ceiling: CallCeiling {
             attempts: 2,

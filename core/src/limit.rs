@@ -52,6 +52,14 @@ pub const OUTPUT_TOKENS_MIN: u64 = 16;
 pub const LAST_OUTPUT_TOKENS: u64 = 256;
 /// Characters added to each message by its role, ids and framing, for estimates.
 pub const MESSAGE_CHARS: u64 = 32;
+/// Most earlier sessions whose words one session may continue.
+pub const CONTINUED_LINKS_MAX: u32 = 20;
+/// Most characters of earlier inputs and answers that a session may begin with, on top of its own prompt.
+pub const CONTINUED_CHARS_MAX: u64 = 16_000;
+/// How long an idempotency key is kept once its session is closed, in milliseconds: a day, longer than anybody retries.
+pub const IDEMPOTENCY_KEPT_MS: u64 = 86_400_000;
+/// Longest idempotency key, in characters.
+pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
 
 /// Events that do not depend on the number of calls: one retrieval, a disconnection and a cancellation, tightenings,
 /// resumptions, wakes.

@@ -110,6 +110,35 @@ impl RetryRefusal {
     }
 }
 
+/// What became of a request with an idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IdempotencyOutcome {
+    /// The key was free: what it stands for begins.
+    Acquired,
+    /// What it stands for is there already, and was given again.
+    Replay,
+    /// What it stands for still goes on.
+    InFlight,
+    /// The key stands for something else.
+    Conflict,
+}
+
+impl IdempotencyOutcome {
+    /// Every outcome.
+    pub const ALL: [Self; 4] = [Self::Acquired, Self::Replay, Self::InFlight, Self::Conflict];
+
+    /// Its name as metric label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Acquired => "acquired",
+            Self::Replay => "replay",
+            Self::InFlight => "in_flight",
+            Self::Conflict => "conflict",
+        }
+    }
+}
+
 /// One fact, emitted once where it happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Signal {
@@ -264,6 +293,11 @@ pub enum Signal {
         code: ToolCode,
         /// With all its attempts and waits.
         duration: Duration,
+    },
+    /// A request with an idempotency key was decided on.
+    Idempotency {
+        /// How.
+        outcome: IdempotencyOutcome,
     },
     /// A tool's output was cut.
     Truncated {

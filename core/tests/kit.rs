@@ -55,6 +55,8 @@ pub(crate) fn started() -> Started {
         retrieval: false,
         instructions: body(0, 300),
         input: vec![InputItem { speaker: Speaker::User, body: body(1, 300) }],
+        continues: None,
+        targets: Vec::new(),
         tools: vec![OfferedTool { name: "r".into(), schema: Digest([2; 32]), effect: Effect::Read }],
         ceiling: CallCeiling { attempts: 2, context_window: None, price: Price::default(), tools_chars: 100 },
         wall_ms: 1_767_225_600_000,

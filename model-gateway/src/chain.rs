@@ -89,6 +89,12 @@ impl Chain {
         }
     }
 
+    /// With less than this left no target makes an attempt.
+    #[must_use]
+    pub fn min_useful(&self) -> Duration {
+        self.target.options().min_useful
+    }
+
     /// Takes the permit of a fresh session's first call, without sending anything. Waits at most the target's
     /// `fresh_wait`, which is zero unless configured, and never past `deadline`.
     ///

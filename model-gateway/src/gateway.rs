@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ambit_core::signal::SignalSink;
+use ambit_resilience::Bulkheads;
 
 use crate::chain::Chain;
 use crate::dialect::Dialect;
@@ -22,6 +23,8 @@ const USER_AGENT: &str = concat!("ambit/", env!("CARGO_PKG_VERSION"));
 pub struct Gateway {
     targets: BTreeMap<Arc<str>, Arc<Target>>,
     chains: BTreeMap<Arc<str>, Arc<Chain>>,
+    bulkheads: Bulkheads,
+    clients: Clients,
 }
 
 /// How full the bulkhead of one target is.
@@ -45,7 +48,23 @@ impl Gateway {
     /// # Errors
     /// The first setting that cannot be used.
     pub fn new(options: GatewayOptions, sink: Arc<dyn SignalSink>) -> Result<Self, GatewayError> {
-        let mut clients = Clients::default();
+        Self::built(options, None, sink)
+    }
+
+    /// Builds the gateway that takes this one's place. A target of the same name keeps its bulkhead, with every permit that
+    /// is out, and what was learned of its tokens; connections are kept. This one goes on for sessions that began with it.
+    /// Once the new one is in force, [`enforce`](Self::enforce) gives the bulkheads their new sizes.
+    ///
+    /// # Errors
+    /// The first setting that cannot be used; nothing has changed then.
+    pub fn succeeded_by(&self, options: GatewayOptions, sink: Arc<dyn SignalSink>) -> Result<Self, GatewayError> {
+        Self::built(options, Some(self), sink)
+    }
+
+    fn built(options: GatewayOptions, before: Option<&Self>, sink: Arc<dyn SignalSink>) -> Result<Self, GatewayError> {
+        let mut clients = before.map(|before| before.clients.clone()).unwrap_or_default();
+        clients.keep(&options.targets);
+        let bulkheads = before.map_or_else(|| Bulkheads::new(Arc::clone(&sink)), |before| before.bulkheads.successor());
         let mut targets = BTreeMap::new();
         for (place, target) in options.targets.into_iter().enumerate() {
             let name = Arc::clone(&target.name);
@@ -67,7 +86,13 @@ impl Gateway {
             };
             // Targets that fail together must not come back together.
             let seed = options.seed.wrapping_add(place as u64);
-            let target = Arc::new(Target::new(target, dialect, options.hold, seed, Arc::clone(&sink)));
+            let bulkhead = bulkheads.open(target.bulkhead.clone());
+            let former = before.and_then(|before| before.targets.get(&name));
+            let target = Target::new(target, dialect, options.hold, seed, bulkhead, Arc::clone(&sink));
+            let target = Arc::new(match former {
+                Some(former) => target.learned_from(former),
+                None => target,
+            });
             if targets.insert(Arc::clone(&name), target).is_some() {
                 return Err(GatewayError::Duplicate { what: "target", name: name.to_string() });
             }
@@ -87,7 +112,12 @@ impl Gateway {
                 return Err(GatewayError::Duplicate { what: "chain", name: name.to_string() });
             }
         }
-        Ok(Self { targets, chains })
+        Ok(Self { targets, chains, bulkheads, clients })
+    }
+
+    /// Gives every bulkhead the size that its target is configured with; see [`succeeded_by`](Self::succeeded_by).
+    pub fn enforce(&self) {
+        self.bulkheads.enforce();
     }
 
     /// The chain of this name.
@@ -101,33 +131,35 @@ impl Gateway {
         self.chains.values()
     }
 
-    /// How full each bulkhead is, by target.
-    pub fn pools(&self) -> impl Iterator<Item = PoolState> {
-        self.targets.values().map(|target| {
-            let bulkhead = target.bulkhead();
-            PoolState {
-                pool: Arc::clone(bulkhead.pool()),
-                permits: bulkhead.permits(),
-                in_use: bulkhead.in_use(),
-                sleeping: bulkhead.sleeping(),
-                queued: bulkhead.queued(),
-            }
+    /// How full each bulkhead is, by target; those of former targets as long as they are in use.
+    pub fn pools(&self) -> impl Iterator<Item = PoolState> + use<> {
+        self.bulkheads.all().into_iter().map(|bulkhead| PoolState {
+            pool: Arc::clone(bulkhead.pool()),
+            permits: bulkhead.permits(),
+            in_use: bulkhead.in_use(),
+            sleeping: bulkhead.sleeping(),
+            queued: bulkhead.queued(),
         })
     }
 
     /// True if no permit is out and nobody waits for one.
     #[must_use]
     pub fn is_quiescent(&self) -> bool {
-        self.targets.values().all(|target| target.bulkhead().is_quiescent())
+        self.bulkheads.is_quiescent()
     }
 }
 
 /// One HTTP client for all targets that agree in what only a client can be told.
-#[derive(Default)]
-struct Clients(BTreeMap<(Duration, Duration), reqwest::Client>);
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Clients(BTreeMap<(Duration, Duration), reqwest::Client>);
 
 impl Clients {
-    fn of(&mut self, target: &TargetOptions) -> Result<reqwest::Client, GatewayError> {
+    /// Forgets those that none of these targets needs.
+    fn keep(&mut self, targets: &[TargetOptions]) {
+        self.0.retain(|key, _| targets.iter().any(|target| (target.connect, target.idle) == *key));
+    }
+
+    pub(crate) fn of(&mut self, target: &TargetOptions) -> Result<reqwest::Client, GatewayError> {
         let key = (target.connect, target.idle);
         if let Some(client) = self.0.get(&key) {
             return Ok(client.clone());

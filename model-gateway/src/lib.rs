@@ -16,6 +16,7 @@ mod dialect;
 mod error;
 mod gateway;
 mod options;
+mod probe;
 mod stage;
 mod target;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub use options::{
     ChainOptions, DialectOptions, GatewayOptions, HOLD_DEFAULT, ProviderOptions, RESPONSE_DEFAULT, SSE_LINE_DEFAULT, ScriptedOptions,
     Streaming, TargetOptions,
 };
+pub use probe::{Found, Probe, probe};
 pub use wall::WallClock;
 
 pub use ambit_core::session::FinishReason;

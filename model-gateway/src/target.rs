@@ -29,7 +29,14 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn new(options: TargetOptions, dialect: Dialect, hold: Duration, seed: u64, sink: Arc<dyn SignalSink>) -> Self {
+    pub(crate) fn new(
+        options: TargetOptions,
+        dialect: Dialect,
+        hold: Duration,
+        seed: u64,
+        bulkhead: Bulkhead,
+        sink: Arc<dyn SignalSink>,
+    ) -> Self {
         let policy = Policy::new(
             PolicyOptions {
                 kind: DependencyKind::Model,
@@ -42,10 +49,15 @@ impl Target {
                 retry: options.retry,
                 seed,
             },
-            Bulkhead::new(options.bulkhead.clone(), Arc::clone(&sink)),
+            bulkhead,
             Arc::clone(&sink),
         );
         Self { options, dialect, policy, ratio: Ratio::default(), hold, sink }
+    }
+
+    /// Goes on with what a former target has learned about the same model.
+    pub(crate) fn learned_from(self, former: &Self) -> Self {
+        if self.options.model == former.options.model { Self { ratio: former.ratio.handed_on(), ..self } } else { self }
     }
 
     pub(crate) const fn options(&self) -> &TargetOptions {

@@ -1,5 +1,8 @@
 //! Why a session was not let in, or could not be found.
 
+use std::time::Duration;
+
+use ambit_core::limit::TIGHTENINGS_MAX;
 use ambit_core::{ErrorKind, Origin, SessionId};
 use ambit_model_gateway::Refusal;
 use ambit_store::StoreError;
@@ -48,6 +51,40 @@ pub enum StartError {
     /// The deadline had passed before anything was done.
     #[error("the deadline had passed on arrival")]
     DeadlineExceeded,
+    /// Too little time is left for any call of the model.
+    #[error("{left_ms} ms are left, and no call of the model is made with less than {needed_ms} ms")]
+    DeadlineTooShort {
+        /// Milliseconds to the deadline.
+        left_ms: u64,
+        /// The setting `models.NAME.min_useful` and the time for the answer to leave, milliseconds.
+        needed_ms: u64,
+    },
+    /// The session that the key stands for still runs, and whoever asks would wait for its end. Requests that may be
+    /// answered before it (streams, in the background) are given the running session instead.
+    #[error("the session of this idempotency key still runs")]
+    IdempotencyInProgress {
+        /// Which one; `None` while nobody can say.
+        session: Option<SessionId>,
+        /// What remains of it.
+        left: Duration,
+    },
+    /// The key stands for another request.
+    #[error("the idempotency key was used for another request")]
+    IdempotencyKeyReused,
+    /// There is no session to go on from, or it is somebody else's.
+    #[error("session `{id}` does not exist")]
+    PreviousNotFound {
+        /// As asked for.
+        id: SessionId,
+    },
+    /// The session to go on from has nothing to go on from.
+    #[error("session `{id}` cannot be continued: {why}")]
+    PreviousUnusable {
+        /// As asked for.
+        id: SessionId,
+        /// Why not.
+        why: &'static str,
+    },
     /// The model's permits are taken.
     #[error("no permit for a model call is free")]
     Saturated(#[source] Refusal),
@@ -63,6 +100,9 @@ pub enum StartError {
     /// The journal could not be written.
     #[error("the session could not be recorded")]
     Store(#[source] StoreError),
+    /// The journal of the session that the key stands for cannot be understood.
+    #[error("the session of this idempotency key cannot be read")]
+    Unreadable(#[source] Unreadable),
     /// Our own fault: starting it was broken off.
     #[error("starting the session was broken off")]
     Interrupted,
@@ -81,15 +121,18 @@ impl StartError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::AgentNotFound { .. } => ErrorKind::NotFound,
-            Self::UnknownTools { .. } | Self::LimitsTooHigh(_) | Self::PromptTooLarge { .. } | Self::ContextTooLong { .. } => {
-                ErrorKind::Invalid
-            }
-            Self::DeadlineExceeded => ErrorKind::DeadlineExceeded,
+            Self::AgentNotFound { .. } | Self::PreviousNotFound { .. } => ErrorKind::NotFound,
+            Self::UnknownTools { .. }
+            | Self::LimitsTooHigh(_)
+            | Self::PromptTooLarge { .. }
+            | Self::ContextTooLong { .. }
+            | Self::PreviousUnusable { .. } => ErrorKind::Invalid,
+            Self::IdempotencyInProgress { .. } | Self::IdempotencyKeyReused => ErrorKind::Conflict,
+            Self::DeadlineExceeded | Self::DeadlineTooShort { .. } => ErrorKind::DeadlineExceeded,
             Self::Saturated(_) | Self::Overloaded { .. } => ErrorKind::LimitReached,
             Self::ShuttingDown => ErrorKind::Unavailable,
             Self::Store(error) => error.kind(),
-            Self::NoChain { .. } | Self::Interrupted => ErrorKind::Internal,
+            Self::NoChain { .. } | Self::Interrupted | Self::Unreadable(_) => ErrorKind::Internal,
         }
     }
 
@@ -102,9 +145,59 @@ impl StartError {
             | Self::LimitsTooHigh(_)
             | Self::PromptTooLarge { .. }
             | Self::ContextTooLong { .. }
-            | Self::DeadlineExceeded => Origin::Caller,
-            Self::Saturated(_) | Self::Overloaded { .. } | Self::ShuttingDown | Self::Interrupted | Self::NoChain { .. } => Origin::Us,
+            | Self::DeadlineExceeded
+            | Self::DeadlineTooShort { .. }
+            | Self::IdempotencyInProgress { .. }
+            | Self::IdempotencyKeyReused
+            | Self::PreviousNotFound { .. }
+            | Self::PreviousUnusable { .. } => Origin::Caller,
+            Self::Saturated(_)
+            | Self::Overloaded { .. }
+            | Self::ShuttingDown
+            | Self::Interrupted
+            | Self::Unreadable(_)
+            | Self::NoChain { .. } => Origin::Us,
             Self::Store(_) => Origin::Store,
+        }
+    }
+}
+
+/// Why the limits of a running session were not tightened.
+#[derive(Debug, thiserror::Error)]
+pub enum Untightened {
+    /// The session cannot be found or reached.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// It asks for more than the session has.
+    #[error("limits above those of the session")]
+    TooHigh(Vec<LimitRefusal>),
+    /// The limits of one session can be tightened so often and not more.
+    #[error("the limits were tightened {TIGHTENINGS_MAX} times already")]
+    TooOften,
+    /// The journal could not be written, or somebody else has taken the session over.
+    #[error("the journal of the session cannot be written")]
+    Lost,
+}
+
+impl Untightened {
+    /// What kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Lookup(failed) => failed.kind(),
+            Self::TooHigh(_) => ErrorKind::Invalid,
+            Self::TooOften => ErrorKind::LimitReached,
+            Self::Lost => ErrorKind::Unavailable,
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        match self {
+            Self::Lookup(failed) => failed.origin(),
+            Self::TooHigh(_) | Self::TooOften => Origin::Caller,
+            Self::Lost => Origin::Store,
         }
     }
 }

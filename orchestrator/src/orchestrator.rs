@@ -1,40 +1,50 @@
 //! The door to all sessions: start, look, follow, cancel, drain.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ambit_core::limit::MESSAGE_CHARS;
-use ambit_core::session::{CallCeiling, Canceller, Event, InputItem, MACHINE_VERSION, OfferedTool, Speaker, Started, fingerprint};
-use ambit_core::signal::{Signal, Subject};
+use ambit_core::limit::{LAST_CALL_MARGIN_MS, MESSAGE_CHARS};
+use ambit_core::session::{
+    CallCeiling, Canceller, Event, InputItem, MACHINE_VERSION, NamedTarget, OfferedTool, Speaker, Started, fingerprint,
+};
+use ambit_core::signal::{IdempotencyOutcome, Signal, SignalSink, Subject};
 use ambit_core::{Digest, Limits, SessionId};
 use ambit_model_gateway::Gateway;
-use ambit_store::{Append, Content, Lease, Need, NewSession, Page, Record, RecordKind, RowUpdate, SessionRow, Store, StoreError};
+use ambit_store::{
+    Append, Content, Lease, Message, Need, NewKey, NewSession, Page, Record, RecordKind, RowUpdate, SessionRow, Store, StoreError,
+};
 use ambit_tool_executor::Executor;
+use arc_swap::ArcSwap;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::agent::Agent;
 use crate::clock::{SessionClock, wall_ms};
 use crate::content::Texts;
+use crate::continued::{Room, earlier};
+use crate::desk;
 use crate::driver::live::{Handle, MAILBOX, Mail, Timeline};
-use crate::driver::local::{Beginning, Session, chain as causes};
+use crate::driver::local::{Beginning, Session, chain as causes, key_fate};
 use crate::driver::recovery::{Rebuilt, rebuild, texts};
 use crate::driver::text::LiveText;
 use crate::driver::{Equipment, Shared};
 use crate::error::{LookupError, StartError};
-use crate::follow::SessionStream;
+use crate::follow::{Said, SessionStream};
+use crate::housekeeping::keep_house;
 use crate::ids::Ids;
+use crate::keyed::{self, Turns};
 use crate::progress::Progress;
 use crate::record;
-use crate::request::SessionRequest;
+use crate::request::{IdempotencyKey, SessionRequest};
+use crate::setup::{Agents, Setup};
+use crate::tighten::TIGHTEN;
 use crate::view::{Around, FailureView, SessionView};
 
 /// How often sessions are looked for whose owner is gone.
@@ -52,13 +62,10 @@ const INBOX_BACK_OFF: Duration = Duration::from_secs(1);
 pub struct OrchestratorOptions {
     /// Most sessions that run at once in this process.
     pub max_in_flight: usize,
-    /// The agents.
-    pub agents: Vec<Agent>,
-    /// Revision of the configuration, kept with each session.
-    pub config_revision: Arc<str>,
     /// Seed of ids and fences.
     pub seed: u64,
-    /// True if sessions of other processes that are gone are taken over. Off for a process that runs one session.
+    /// True if sessions of other processes that are gone are taken over, and what is over is swept. Off for a process that runs
+    /// one session.
     pub take_over: bool,
 }
 
@@ -72,23 +79,39 @@ struct Inner {
     shared: Arc<Shared>,
     in_flight: Arc<Semaphore>,
     max_in_flight: usize,
-    config_revision: Arc<str>,
     rng: Mutex<StdRng>,
     ids: Ids,
+    turns: Arc<Turns>,
     tasks: TaskTracker,
     background: TaskTracker,
     stop: CancellationToken,
     draining: AtomicBool,
 }
 
-/// A session that was started here. Dropping it changes nothing; see [`Running::cancel_on_drop`].
+/// A session that was started here, or that the idempotency key of a request stands for. Dropping it changes nothing; see
+/// [`Running::cancel_on_drop`].
 pub struct Running {
     /// Which.
     pub id: SessionId,
     /// Its limits.
     pub limits: Limits,
-    verdict: watch::Receiver<Option<Arc<SessionView>>>,
-    mail: mpsc::Sender<Mail>,
+    /// True if it was there before the request: somebody asked again.
+    pub replayed: bool,
+    /// When its verdict is due; `None` if it has one.
+    pub due: Option<Instant>,
+    verdict: Source,
+    /// Where to cancel it, for whoever started it.
+    mail: Option<mpsc::Sender<Mail>>,
+}
+
+/// Where a verdict comes from.
+enum Source {
+    /// The session's task, in this process.
+    Here(watch::Receiver<Option<Arc<SessionView>>>),
+    /// The journal, for a session that runs elsewhere or waits for a new owner.
+    Journal(Orchestrator),
+    /// It is there.
+    Told(Arc<SessionView>),
 }
 
 /// Cancels its session when dropped, as a caller who went away.
@@ -118,13 +141,23 @@ impl Running {
     /// # Cancel safety
     /// Waiting again loses nothing.
     pub async fn verdict(&mut self, until: Option<Instant>) -> Option<Arc<SessionView>> {
-        wait(&mut self.verdict, until).await
+        match &mut self.verdict {
+            Source::Here(verdict) => wait(verdict, until).await,
+            Source::Journal(orchestrator) => {
+                let told = orchestrator.verdict_in_journal(self.id);
+                match until {
+                    Some(until) => tokio::time::timeout_at(until, told).await.ok().flatten(),
+                    None => told.await,
+                }
+            }
+            Source::Told(view) => Some(view.clone()),
+        }
     }
 
-    /// A guard that cancels the session if its caller goes away.
+    /// A guard that cancels the session if its caller goes away. Who asked again cancels nothing.
     #[must_use]
     pub fn cancel_on_drop(&self) -> CancelOnDrop {
-        CancelOnDrop(Some(self.mail.clone()))
+        CancelOnDrop(self.mail.clone())
     }
 }
 
@@ -147,22 +180,15 @@ impl Drop for CancelOnDrop {
 impl Orchestrator {
     /// Opens the doors, and begins to look for sessions whose owner is gone.
     #[must_use]
-    pub fn open(
-        options: OrchestratorOptions,
-        store: Store,
-        gateway: Arc<Gateway>,
-        executor: Arc<Executor>,
-        timeline: Arc<Timeline>,
-    ) -> Self {
-        let OrchestratorOptions { max_in_flight, agents, config_revision, seed, take_over } = options;
-        let agents = agents.into_iter().map(|agent| (agent.name.clone(), Arc::new(agent))).collect();
+    pub fn open(options: OrchestratorOptions, setup: Setup, store: Store, timeline: Arc<Timeline>) -> Self {
+        let OrchestratorOptions { max_in_flight, seed, take_over } = options;
         let inner = Arc::new(Inner {
-            shared: Arc::new(Shared { store, gateway, executor, timeline, agents }),
+            shared: Arc::new(Shared { store, timeline, setup: ArcSwap::from_pointee(setup) }),
             in_flight: Arc::new(Semaphore::new(max_in_flight)),
             max_in_flight,
-            config_revision,
             rng: Mutex::new(StdRng::seed_from_u64(seed)),
             ids: Ids::seeded(seed),
+            turns: Arc::default(),
             tasks: TaskTracker::new(),
             background: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -171,34 +197,54 @@ impl Orchestrator {
         let this = Self { inner };
         if take_over {
             this.inner.background.spawn(this.clone().watch_for_orphans());
+            this.inner.background.spawn(keep_house(this.store().clone(), this.inner.stop.clone()));
         }
         this.inner.background.spawn(this.clone().watch_for_tools());
         this.inner.background.spawn(this.clone().watch_the_inbox());
         this
     }
 
+    /// What sessions begin with at this moment.
+    #[must_use]
+    pub fn setup(&self) -> Arc<Setup> {
+        self.inner.shared.setup.load_full()
+    }
+
+    /// Lets sessions begin with another setup from now on; those that run keep theirs. Its gateway and executor have to be
+    /// successors of the present ones, so that bulkheads and servers go on.
+    pub fn adopt(&self, setup: Setup) {
+        let setup = Arc::new(setup);
+        self.inner.shared.setup.store(setup.clone());
+        setup.gateway().enforce();
+        setup.executor().enforce();
+    }
+
     /// The agents, by name.
     #[must_use]
-    pub fn agents(&self) -> &BTreeMap<Arc<str>, Arc<Agent>> {
-        &self.inner.shared.agents
+    pub fn agents(&self) -> Arc<Agents> {
+        self.setup().agents().clone()
     }
 
     /// What runs the tools.
     #[must_use]
-    pub fn executor(&self) -> &Arc<Executor> {
-        &self.inner.shared.executor
+    pub fn executor(&self) -> Arc<Executor> {
+        self.setup().executor().clone()
     }
 
     /// What calls the models.
     #[must_use]
-    pub fn gateway(&self) -> &Arc<Gateway> {
-        &self.inner.shared.gateway
+    pub fn gateway(&self) -> Arc<Gateway> {
+        self.setup().gateway().clone()
     }
 
     /// Where everything is kept.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.inner.shared.store
+    }
+
+    pub(crate) fn sink(&self) -> &Arc<dyn SignalSink> {
+        self.inner.shared.timeline.sink()
     }
 
     /// False once the process is going down.
@@ -226,6 +272,7 @@ impl Orchestrator {
     }
 
     /// Starts a session: checks everything cheap first, then takes a place and the model's first permit, then journals.
+    /// With an idempotency key that is taken it gives the session that the key stands for.
     ///
     /// # Errors
     /// See [`StartError`]; nothing was journalled or sent then.
@@ -244,12 +291,26 @@ impl Orchestrator {
         if !self.is_ready() {
             return Err(StartError::ShuttingDown);
         }
-        let agent = shared.agents.get(&*request.agent).cloned().ok_or_else(|| StartError::AgentNotFound {
+        let clock = SessionClock::starting(request.arrived);
+        // A key that is taken is answered before anything else is looked at: nothing that changed since may refuse it.
+        let _turn = match &request.idempotency {
+            None => None,
+            Some(key) => {
+                let turn = self.inner.turns.wait(keyed::name(key, &request.principal), keyed::patience(&request)).await;
+                let turn = turn.ok_or(keyed::NOT_YET)?;
+                if let Some(running) = self.known(&request, key).await? {
+                    return Ok(running);
+                }
+                Some(turn)
+            }
+        };
+        // One setup for all that follows, also if another is adopted meanwhile.
+        let setup = self.setup();
+        let agent = setup.agents().get(&*request.agent).cloned().ok_or_else(|| StartError::AgentNotFound {
             name: request.agent.chars().take(128).collect(),
-            known: shared.agents.keys().map(ToString::to_string).collect(),
+            known: setup.agents().keys().map(ToString::to_string).collect(),
         })?;
         let limits = request.limits(&agent).map_err(StartError::LimitsTooHigh)?;
-        let clock = SessionClock::starting(request.arrived);
         if clock.now() >= limits.deadline_ms {
             return Err(StartError::DeadlineExceeded);
         }
@@ -257,15 +318,27 @@ impl Orchestrator {
         if chars > u64::from(limits.prompt_chars) {
             return Err(StartError::PromptTooLarge { chars, limit: limits.prompt_chars });
         }
-        let equipment = self.equip(&agent, &request)?;
+        let equipment = setup.equip(&agent, &request)?;
         let ceiling = ceiling(&equipment);
+        let sent = chars + MESSAGE_CHARS * (request.input.len() as u64 + 1) + u64::from(ceiling.tools_chars);
         if let Some(window) = ceiling.context_window {
-            let framing = MESSAGE_CHARS * (request.input.len() as u64 + 1);
-            let tokens = (chars + framing + u64::from(ceiling.tools_chars)).div_ceil(3);
+            let tokens = sent.div_ceil(3);
             if tokens >= window {
                 return Err(StartError::ContextTooLong { tokens, window });
             }
         }
+        let needed_ms = u64::try_from(equipment.chain.min_useful().as_millis()).unwrap_or(u64::MAX).saturating_add(LAST_CALL_MARGIN_MS);
+        let left_ms = limits.deadline_ms.saturating_sub(clock.now());
+        if left_ms < needed_ms {
+            return Err(StartError::DeadlineTooShort { left_ms, needed_ms });
+        }
+        let earlier = match request.previous {
+            None => None,
+            Some(previous) => {
+                let room = room(&ceiling, &limits, &agent, &request, sent);
+                Some(earlier(&shared.store, previous, &request.principal, room).await?)
+            }
+        };
         let place =
             self.inner.in_flight.clone().try_acquire_owned().map_err(|_| StartError::Overloaded { max: self.inner.max_in_flight })?;
         let id = self.inner.ids.next();
@@ -273,7 +346,11 @@ impl Orchestrator {
         let admission = equipment.chain.admit(subject, clock.instant(limits.reserve_at())).await.map_err(StartError::Saturated)?;
 
         let mut known = Texts::default();
-        let input = request.input.iter().map(|text| InputItem { speaker: Speaker::User, body: known.add(text) }).collect();
+        let said_before = earlier.iter().flat_map(|earlier| &earlier.words).map(|(speaker, text)| (*speaker, text));
+        let said_now = request.input.iter().map(|text| (Speaker::User, text));
+        let input = said_before.chain(said_now).map(|(speaker, text)| InputItem { speaker, body: known.add(text) }).collect();
+        let continues = earlier.as_ref().map(|earlier| earlier.continues);
+        let targets = equipment.chain.targets().map(|(name, model)| NamedTarget { name: name.clone(), model: model.clone() }).collect();
         let tools =
             equipment.offer.declarations().map(|tool| OfferedTool { name: tool.name, schema: tool.digest, effect: tool.class.effect });
         let at = clock.now();
@@ -282,19 +359,21 @@ impl Orchestrator {
             session: id,
             agent: agent.name.clone(),
             agent_version: agent.version(),
-            principal: request.principal,
+            principal: request.principal.clone(),
             limits,
             on_limit: request.on_limit,
             taint: agent.taint,
-            tainted: false,
+            tainted: request.tainted || earlier.is_some_and(|earlier| earlier.tainted),
             saga: None,
             retrieval: false,
             instructions: known.add(&agent.instructions),
             input,
+            continues,
+            targets,
             tools: tools.collect(),
             ceiling,
             wall_ms: wall_ms().saturating_sub(at),
-            config_revision: self.inner.config_revision.clone(),
+            config_revision: setup.revision().clone(),
         });
         let (progress, commands) = Progress::start(started.clone(), at);
         let record =
@@ -302,9 +381,10 @@ impl Orchestrator {
         if !self.is_ready() {
             return Err(StartError::ShuttingDown);
         }
-        let need = if request.durable { Need::Durable } else { Need::Applied };
+        let need = if request.durable || request.idempotency.is_some() { Need::Durable } else { Need::Applied };
+        let new_key = |key: &IdempotencyKey| NewKey { name: keyed::name(key, &started.principal), hash: key.hash };
         let verdict_now = progress.verdict().copied();
-        let lease = shared
+        let created = shared
             .store
             .create(
                 NewSession {
@@ -312,18 +392,30 @@ impl Orchestrator {
                     agent: agent.name.clone(),
                     tenant: started.principal.tenant.clone(),
                     principal: started.principal.id.clone(),
-                    previous: None,
+                    previous: request.previous,
                     status: verdict_now.map_or("running", |verdict| verdict.status.as_str()),
                     created_ms: started.wall_ms,
                     deadline_ms: started.wall_ms.saturating_add(limits.deadline_ms),
                     metadata: record::write(&request.metadata),
                     started: record,
                     contents: known.take_fresh().into_iter().map(|(digest, text)| Content { digest, text }).collect(),
+                    forget: request.forget,
+                    key: request.idempotency.as_ref().map(new_key),
                 },
                 need,
             )
-            .await
-            .map_err(StartError::Store)?;
+            .await;
+        let lease = match (created, &request.idempotency) {
+            (Ok(lease), _) => lease,
+            // Another process was first. If its session has gone meanwhile, asking again will tell.
+            (Err(StoreError::KeyTaken), Some(key)) => {
+                return self.known(&request, key).await?.ok_or(keyed::NOT_YET);
+            }
+            (Err(failed), _) => return Err(StartError::Store(failed)),
+        };
+        if request.idempotency.is_some() {
+            self.sink().emit(subject, &Signal::Idempotency { outcome: IdempotencyOutcome::Acquired });
+        }
         shared.timeline.sink().emit(Subject { session: Some(id), step: None }, &Signal::SessionStarted { agent: agent.name.clone() });
         if let Some(verdict) = verdict_now {
             // Nothing can be afforded at all: the row is closed before anybody is told.
@@ -333,6 +425,7 @@ impl Orchestrator {
                 verdict_ms: Some(started.wall_ms.saturating_add(at)),
                 closed_ms: Some(started.wall_ms.saturating_add(at)),
                 release: true,
+                key: Some(key_fate(Some(&verdict), Some(started.wall_ms.saturating_add(at)))),
                 ..RowUpdate::default()
             };
             shared.store.append(&lease, Append { row: Some(row), ..Append::default() }, need).await.map_err(StartError::Store)?;
@@ -357,7 +450,39 @@ impl Orchestrator {
             };
             (id, agent.name.clone(), Session::new(beginning), First::Commands(commands))
         });
-        Ok(Running { id, limits, verdict, mail })
+        let due = Some(clock.instant(limits.deadline_ms));
+        Ok(Running { id, limits, replayed: false, due, verdict: Source::Here(verdict), mail: Some(mail) })
+    }
+
+    /// A session that is there already, as whoever started it has it.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read.
+    pub(crate) async fn replay(&self, id: SessionId) -> Result<Running, LookupError> {
+        let live = self.inner.shared.timeline.live.find(id);
+        let view = self.view(id, false).await?;
+        let limits = view.limits;
+        let left = Duration::from_millis(view.deadline_ms.saturating_sub(wall_ms()));
+        let due = view.verdict.is_none().then(|| Instant::now() + left);
+        let verdict = match live {
+            _ if view.verdict.is_some() => Source::Told(Arc::new(view)),
+            Some(handle) => Source::Here(handle.verdict),
+            None => Source::Journal(self.clone()),
+        };
+        Ok(Running { id, limits, replayed: true, due, verdict, mail: None })
+    }
+
+    /// Follows a session's journal to its verdict; `None` if it cannot be read to there.
+    async fn verdict_in_journal(&self, id: SessionId) -> Option<Arc<SessionView>> {
+        let mut stream = self.follow(id, false).await.ok()?;
+        // Ends: a stream has one terminal event, and whoever waits has a deadline.
+        while let Some(event) = stream.next().await.ok()? {
+            match event.said {
+                Said::Session(view) if event.terminal => return Some(Arc::new(*view)),
+                Said::Session(_) | Said::Value(_) => {}
+            }
+        }
+        None
     }
 
     /// A session as it stands, from its journal; with everything said, if asked for.
@@ -365,15 +490,7 @@ impl Orchestrator {
     /// # Errors
     /// If there is none, or it cannot be read.
     pub async fn view(&self, id: SessionId, transcript: bool) -> Result<SessionView, LookupError> {
-        let store = &self.inner.shared.store;
-        let rebuilt = rebuild(store, id).await?;
-        let now = wall_ms().saturating_sub(rebuilt.row.created_ms).max(rebuilt.progress.tally.last_at);
-        if transcript {
-            let texts = texts(store, id).await?;
-            return Ok(SessionView::of(&rebuilt.progress, &texts, &rebuilt.around, now).with_transcript(&rebuilt.progress, &texts));
-        }
-        let texts = answer_text(store, id, &rebuilt.progress).await?;
-        Ok(SessionView::of(&rebuilt.progress, &texts, &rebuilt.around, now))
+        desk::view(&self.inner.shared.store, id, transcript).await
     }
 
     /// Waits for a session's verdict, at most until `until`; `None` if it has none by then or runs elsewhere.
@@ -397,7 +514,7 @@ impl Orchestrator {
     /// If there is none, or the store cannot be read.
     pub async fn follow(&self, id: SessionId, settlement: bool) -> Result<SessionStream, LookupError> {
         let store = &self.inner.shared.store;
-        store.session(id).await.map_err(LookupError::Store)?.ok_or(LookupError::NotFound(id))?;
+        self.visible(id).await?;
         let text = self.inner.shared.timeline.live.find(id).and_then(|handle| handle.text);
         Ok(SessionStream::new(store.clone(), id, settlement, text))
     }
@@ -407,6 +524,35 @@ impl Orchestrator {
     /// # Errors
     /// If there is none, or the store cannot be reached.
     pub async fn cancel(&self, id: SessionId, by: Canceller) -> Result<(), LookupError> {
+        self.visible(id).await?;
+        self.ask_to_stop(id, by).await
+    }
+
+    /// Deletes a session: no id finds it any more, no list shows it, its idempotency key is free. One that runs is
+    /// cancelled. Its texts go at once, or when it is closed; its journal stays, and so do the copies of sessions that
+    /// continued it.
+    ///
+    /// # Errors
+    /// If there is none, or the store cannot be written.
+    pub async fn delete(&self, id: SessionId) -> Result<(), LookupError> {
+        let closed = match self.inner.shared.store.delete(id).await {
+            Ok(closed) => closed,
+            Err(StoreError::NotFound { .. }) => return Err(LookupError::NotFound(id)),
+            Err(failed) => return Err(LookupError::Store(failed)),
+        };
+        if !closed && let Err(failed) = self.ask_to_stop(id, Canceller::Caller).await {
+            // It is deleted all the same, and ends at its deadline.
+            warn!(session = %id, error = %causes(&failed), "a deleted session could not be cancelled");
+        }
+        Ok(())
+    }
+
+    /// The row of a session that may be seen.
+    async fn visible(&self, id: SessionId) -> Result<SessionRow, LookupError> {
+        desk::visible(&self.inner.shared.store, id).await
+    }
+
+    async fn ask_to_stop(&self, id: SessionId, by: Canceller) -> Result<(), LookupError> {
         let shared = &self.inner.shared;
         if let Some(handle) = shared.timeline.live.find(id)
             && handle.mail.send(Mail::Cancel { by, heard: None }).await.is_ok()
@@ -420,11 +566,21 @@ impl Orchestrator {
         }
     }
 
+    /// Where to write to a session that runs here.
+    pub(crate) fn mail_of(&self, id: SessionId) -> Option<mpsc::Sender<Mail>> {
+        Some(self.inner.shared.timeline.live.find(id)?.mail)
+    }
+
+    /// Takes no more sessions from now on; nothing is waited for. [`drain`](Self::drain) has to follow.
+    pub fn shut_the_door(&self) {
+        self.inner.draining.store(true, Ordering::Release);
+    }
+
     /// Takes no more sessions, waits for those that run at most `patience`, then cancels them and waits once more.
     ///
     /// What is not settled by then is left to whoever takes its lease.
     pub async fn drain(&self, patience: Duration, hurry: &CancellationToken) {
-        self.inner.draining.store(true, Ordering::Release);
+        self.shut_the_door();
         self.inner.stop.cancel();
         self.inner.tasks.close();
         tokio::select! {
@@ -438,30 +594,6 @@ impl Orchestrator {
         let _ = tokio::time::timeout(patience.min(Duration::from_secs(5)), self.inner.tasks.wait()).await;
         self.inner.background.close();
         let _ = tokio::time::timeout(BACKGROUND_PATIENCE, self.inner.background.wait()).await;
-    }
-
-    fn equip(&self, agent: &Arc<Agent>, request: &SessionRequest) -> Result<Equipment, StartError> {
-        let chosen = |name: &Arc<str>| {
-            request.tools_allow.as_ref().is_none_or(|allow| allow.iter().any(|tool| **tool == **name))
-                && !request.tools_deny.iter().any(|tool| **tool == **name)
-        };
-        let full = self.inner.shared.executor.offer(&agent.tools, request.principal.clone());
-        let known: Vec<Arc<str>> = full.declarations().map(|tool| tool.name).collect();
-        let wished = request.tools_allow.iter().flatten().chain(&request.tools_deny);
-        // What the agent's definition names may be named, also while its server is not there.
-        let named = |name: &&String| known.iter().chain(&agent.tools).any(|tool| **tool == ***name);
-        let names: Vec<String> = wished.filter(|name| !named(name)).cloned().collect();
-        if !names.is_empty() {
-            return Err(StartError::UnknownTools { names, known: known.iter().map(ToString::to_string).collect() });
-        }
-        let offer = full.only(|name| known.iter().any(|tool| **tool == *name && chosen(tool)));
-        self.equipment(agent, offer)
-    }
-
-    fn equipment(&self, agent: &Arc<Agent>, offer: ambit_tool_executor::Offer) -> Result<Equipment, StartError> {
-        let chain = self.inner.shared.gateway.chain(&agent.chain).cloned();
-        let chain = chain.ok_or_else(|| StartError::NoChain { agent: agent.name.to_string(), chain: agent.chain.to_string() })?;
-        Ok(Equipment::new(agent.clone(), chain, offer))
     }
 
     /// Starts a session's task; gives its verdict and its mailbox.
@@ -492,18 +624,22 @@ impl Orchestrator {
         (verdict, mail)
     }
 
-    /// Asks MCP servers again that were not there: their tools are offered as soon as they are.
+    /// Asks MCP servers again that were not there: their tools are offered as soon as they are. Ends those that a former
+    /// setup left behind once no session can call them.
     async fn watch_for_tools(self) {
-        let names: Vec<Arc<str>> = self.inner.shared.agents.values().flat_map(|agent| agent.tools.clone()).collect();
         while !self.inner.stop.is_cancelled() {
             tokio::select! {
                 () = sleep(TOOLS_EVERY) => {}
                 () = self.inner.stop.cancelled() => return,
             }
+            let setup = self.setup();
+            let names = setup.tools();
             tokio::select! {
-                _ = self.inner.shared.executor.ready(&names) => {}
+                _ = setup.executor().ready(&names) => {}
                 () = self.inner.stop.cancelled() => return,
             }
+            // Bounded by the time that a server is given to end.
+            setup.executor().end_unused().await;
         }
     }
 
@@ -554,24 +690,24 @@ impl Orchestrator {
                 return;
             }
         };
-        let Rebuilt { progress, around, seq, agrees, .. } = rebuilt;
+        let Rebuilt { row, progress, around, seq, agrees } = rebuilt;
         let started = progress.machine.started().clone();
-        let agent = self.inner.shared.agents.get(&started.agent);
+        let setup = self.setup();
+        let agent = setup.agents().get(&started.agent);
         let same = agent.filter(|agent| agent.version() == started.agent_version);
         let goes_on = agrees && same.is_some();
         // A session that cannot go on is ended and settled from what its journal records; any agent's name will do.
-        let agent = same.cloned().unwrap_or_else(|| Arc::new(Agent::departed(&started, self.any_chain())));
+        let agent = same.cloned().unwrap_or_else(|| Arc::new(Agent::departed(&started, setup.any_chain())));
         let names: Vec<Arc<str>> = started.tools.iter().map(|tool| tool.name.clone()).collect();
-        let offer =
-            self.inner.shared.executor.offer(&agent.tools, started.principal.clone()).only(|name| names.iter().any(|own| **own == *name));
-        let Ok(equipment) = self.equipment(&agent, offer) else {
+        let offer = setup.offer(&agent, started.principal.clone()).only(|name| names.iter().any(|own| **own == *name));
+        let Ok(equipment) = setup.equipment(&agent, offer) else {
             error!(session = %id, "a session without an owner has no chain to go on with");
             return;
         };
         let clock = SessionClock::resuming(started.wall_ms, progress.tally.last_at);
         let event = if goes_on { Event::Resumed } else { Event::Cancelled { by: Canceller::Recovery } };
         info!(session = %id, goes_on, "taking up a session");
-        let _ = self.launch(move |shared, marker, mailbox, verdict| {
+        let (_, mail) = self.launch(move |shared, marker, mailbox, verdict| {
             let beginning = Beginning {
                 shared,
                 equipment,
@@ -590,11 +726,10 @@ impl Orchestrator {
             };
             (id, started.agent.clone(), Session::new(beginning), First::Event(event))
         });
-    }
-
-    /// A chain for a session that will not call a model any more.
-    fn any_chain(&self) -> Arc<str> {
-        self.inner.shared.agents.values().next().map_or_else(|| "default".into(), |agent| agent.chain.clone())
+        if row.deleted_ms.is_some() {
+            // Whoever deleted it may not have come to cancelling it. The mailbox is new: there is room.
+            let _ = mail.try_send(Mail::Cancel { by: Canceller::Caller, heard: None });
+        }
     }
 
     async fn watch_the_inbox(self) {
@@ -607,14 +742,8 @@ impl Orchestrator {
                 Ok(messages) => {
                     let mut all_told = true;
                     for message in messages {
-                        let Ok(Event::Cancelled { by }) = record::read_event(0, &message.body) else { continue };
-                        let told = self
-                            .inner
-                            .shared
-                            .timeline
-                            .live
-                            .find(message.session)
-                            .is_some_and(|handle| handle.mail.try_send(Mail::Cancel { by, heard: Some(message.id) }).is_ok());
+                        let Some(mail) = mail(&message) else { continue };
+                        let told = self.mail_of(message.session).is_some_and(|to| to.try_send(mail).is_ok());
                         if !told {
                             // Its session is not up yet, or has its hands full: the next look brings it again.
                             self.inner.shared.store.inbox_return(&message);
@@ -631,6 +760,18 @@ impl Orchestrator {
                 }
             }
         }
+    }
+}
+
+/// What a message in the store says to its session; `None` where nothing can be made of it.
+fn mail(message: &Message) -> Option<Mail> {
+    let heard = Some(message.id);
+    if message.kind == TIGHTEN {
+        return Some(Mail::Tighten { wish: serde_json::from_str(&message.body).ok()?, heard, told: None });
+    }
+    match record::read_event(0, &message.body) {
+        Ok(Event::Cancelled { by }) => Some(Mail::Cancel { by, heard }),
+        Ok(_) | Err(_) => None,
     }
 }
 
@@ -685,6 +826,14 @@ fn ceiling(equipment: &Equipment) -> CallCeiling {
         price: ceiling.price,
         tools_chars: u32::try_from(equipment.tools.chars()).unwrap_or(u32::MAX),
     }
+}
+
+/// What earlier words may take: what the window leaves beside the prompt and one answer of full length, and half of the
+/// transcript with the prompt, so that there is something left to work with.
+fn room(ceiling: &CallCeiling, limits: &Limits, agent: &Agent, request: &SessionRequest, sent: u64) -> Room {
+    let own = agent.instructions.len() + request.input.iter().map(|text| text.len()).sum::<usize>();
+    let readable = ceiling.context_window.map(|window| window.saturating_sub(limits.output_tokens_per_call.into()).saturating_mul(3));
+    Room { chars: readable.map_or(u64::MAX, |chars| chars.saturating_sub(sent)), bytes: (limits.transcript / 2).saturating_sub(own as u64) }
 }
 
 fn count(text: &str) -> u64 {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ambit_core::session::{OnLimit, Principal};
 use ambit_core::{Axis, Digest, Limits, Money, SessionId};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::agent::Agent;
@@ -25,11 +26,11 @@ pub struct SessionRequest {
     pub input: Vec<Arc<str>>,
     /// True if the input quotes what others said: calls that act are then held back as the agent's `taint` says.
     pub tainted: bool,
-    /// The session that this one continues.
+    /// The session that this one continues: its inputs and its answer come first, as far as there is room.
     pub previous: Option<SessionId>,
-    /// The key under which the caller may ask again, with the digest of what it asks for.
+    /// The key under which the caller may ask again, with the digest of what it asks for. The start is then durable.
     pub idempotency: Option<IdempotencyKey>,
-    /// True if its texts are deleted once it is closed.
+    /// True if its texts are deleted once it is closed; whoever reads its stream is given half a minute to end.
     pub forget: bool,
     /// The caller's place in a distributed trace.
     pub trace: Option<TraceParent>,
@@ -49,7 +50,8 @@ pub struct SessionRequest {
     pub arrived: Instant,
     /// Milliseconds that the caller's headers leave, clamped to the agent's limit.
     pub header_deadline_ms: Option<u64>,
-    /// True if somebody may read along while it runs: text then goes into the journal in pieces as it arrives.
+    /// True if somebody may read along while it runs: text then goes into the journal in pieces as it arrives, and an
+    /// idempotency key whose session still runs gives that session rather than a refusal.
     pub heard: bool,
     /// True if the start must survive a loss of power before it is acknowledged (202, idempotency keys).
     pub durable: bool,
@@ -75,8 +77,9 @@ pub struct TraceParent {
     pub sampled: bool,
 }
 
-/// Limits as a caller wishes them; absent means the agent's.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// Limits as a caller wishes them; absent means those that hold already.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LimitsWish {
     /// Milliseconds.
     pub deadline_ms: Option<u64>,
@@ -92,6 +95,8 @@ pub struct LimitsWish {
     pub total_tokens: Option<u64>,
     /// Dollars.
     pub cost_usd: Option<f64>,
+    /// Output tokens of one model call; above the agent's it changes nothing, since callers name it without knowing that.
+    pub output_tokens_per_call: Option<u64>,
 }
 
 /// One wish that goes beyond what the agent allows, or below what makes sense.
@@ -131,6 +136,9 @@ impl LimitsWish {
         limits.model_attempts = count(narrow(Axis::ModelAttempts, self.model_attempts, agent.model_attempts.into()));
         limits.tool_attempts = count(narrow(Axis::ToolAttempts, self.tool_attempts, agent.tool_attempts.into()));
         limits.total_tokens = narrow(Axis::TotalTokens, self.total_tokens, agent.total_tokens);
+        if let Some(wished) = self.output_tokens_per_call {
+            limits.output_tokens_per_call = count(wished.clamp(1, agent.output_tokens_per_call.into()));
+        }
         if let Some(wished) = self.cost_usd {
             if wished > agent.cost_usd.usd() {
                 refusals.push(LimitRefusal { axis: Axis::CostUsd, wished, allowed: agent.cost_usd.usd() });
@@ -139,6 +147,26 @@ impl LimitsWish {
             }
         }
         if refusals.is_empty() { Ok(fitted(limits)) } else { Err(refusals) }
+    }
+
+    /// The same, where a wish that is too high changes nothing.
+    #[must_use]
+    pub(crate) fn within(&self, limits: &Limits) -> Limits {
+        let Self { deadline_ms, model_calls, tool_calls, model_attempts, tool_attempts, total_tokens, cost_usd, output_tokens_per_call } =
+            *self;
+        let count = |wish: Option<u64>, limit: u32| wish.and_then(|wish| u32::try_from(wish).ok()).unwrap_or(limit);
+        let wished = Limits {
+            deadline_ms: deadline_ms.unwrap_or(limits.deadline_ms),
+            model_calls: count(model_calls, limits.model_calls),
+            tool_calls: count(tool_calls, limits.tool_calls),
+            model_attempts: count(model_attempts, limits.model_attempts),
+            tool_attempts: count(tool_attempts, limits.tool_attempts),
+            total_tokens: total_tokens.unwrap_or(limits.total_tokens),
+            cost_usd: cost_usd.map_or(limits.cost_usd, Money::from_usd),
+            output_tokens_per_call: count(output_tokens_per_call, limits.output_tokens_per_call),
+            ..*limits
+        };
+        fitted(limits.tightened_by(&wished))
     }
 }
 
@@ -173,6 +201,24 @@ mod tests {
         let past = LimitsWish { model_calls: Some(9), deadline_ms: Some(45_001), cost_usd: Some(1.5), ..LimitsWish::default() };
         let axes: Vec<_> = past.apply(&Limits::DEFAULT).unwrap_err().into_iter().map(|refusal| refusal.axis).collect();
         assert_eq!(axes, [Axis::Deadline, Axis::ModelCalls, Axis::CostUsd]);
+    }
+
+    #[test]
+    fn fewer_output_tokens_are_had_and_more_change_nothing() {
+        let agent = Limits::DEFAULT.output_tokens_per_call;
+        for (wished, had) in [(0, 1), (7, 7), (agent.into(), agent), (u64::from(agent) + 1, agent)] {
+            let wish = LimitsWish { output_tokens_per_call: Some(wished), ..LimitsWish::default() };
+            assert_eq!(wish.apply(&Limits::DEFAULT).unwrap().output_tokens_per_call, had, "{wished}");
+        }
+    }
+
+    #[test]
+    fn a_wish_that_was_left_in_the_store_tightens_what_it_still_can() {
+        let wish = LimitsWish { model_calls: Some(9), tool_calls: Some(2), total_tokens: Some(u64::MAX), ..LimitsWish::default() };
+        assert_eq!(wish.within(&Limits::DEFAULT), Limits { tool_calls: 2, ..Limits::DEFAULT });
+        assert_eq!(LimitsWish::default().within(&Limits::DEFAULT), Limits::DEFAULT);
+        let text = crate::record::write(&wish);
+        assert_eq!(serde_json::from_str::<LimitsWish>(&text).unwrap(), wish);
     }
 
     #[test]

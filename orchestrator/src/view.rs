@@ -40,6 +40,12 @@ pub struct SessionView {
     pub overhead_ms: u64,
     /// Who answered last.
     pub served_by: Option<Arc<str>>,
+    /// What that target's model is called, if the journal says so.
+    pub served_by_model: Option<Arc<str>>,
+    /// That target's place in the chain, from 0.
+    pub served_by_position: u32,
+    /// The session that it continues.
+    pub previous: Option<SessionId>,
     /// Named losses of capability.
     pub degraded: Vec<Degradation>,
     /// Why no model could be used.
@@ -146,6 +152,7 @@ impl SessionView {
             None => "running",
         };
         let answer = verdict.map_or_else(|| machine.transcript().last_text(), |verdict| verdict.answer);
+        let served = started.targets.iter().enumerate().find(|(_, target)| tally.served_by.as_ref() == Some(&target.name));
         Self {
             id: started.session,
             agent: started.agent.clone(),
@@ -161,6 +168,9 @@ impl SessionView {
             idle_ms: (tally.model_ms + tally.tool_ms).saturating_sub(tally.wire_ms),
             overhead_ms: elapsed_ms.saturating_sub(tally.waited_ms),
             served_by: tally.served_by.clone(),
+            served_by_model: served.map(|(_, target)| target.model.clone()),
+            served_by_position: served.map_or(0, |(place, _)| u32::try_from(place).unwrap_or(u32::MAX)),
+            previous: started.continues.map(|continues| continues.previous),
             degraded: degradations(progress),
             cause: verdict.and_then(|verdict| verdict.cause),
             effects: EffectCounts::of(progress),
@@ -224,15 +234,19 @@ impl EffectCounts {
     }
 }
 
+/// Why a session goes on with less than the whole of what its tools said.
+pub(crate) const CUT: &str = "older tool outputs were cut to make room";
+/// Why a session that continues another one knows less than all of it.
+pub(crate) const LEFT_OUT: &str = "earlier inputs and answers were left out to make room";
+
 fn degradations(progress: &Progress) -> Vec<Degradation> {
     let turns = progress.machine.transcript().turns();
     let mut found = Vec::new();
-    if turns.iter().flat_map(|turn| &turn.calls).any(|call| call.shortened) {
-        found.push(Degradation {
-            capability: "context".into(),
-            mode: "shortened".into(),
-            reason: "older tool outputs were cut to make room".into(),
-        });
+    let left_out = progress.machine.started().continues.map_or(0, |continues| continues.left_out);
+    if left_out > 0 {
+        found.push(Degradation { capability: "context".into(), mode: "shortened".into(), reason: LEFT_OUT.into() });
+    } else if turns.iter().flat_map(|turn| &turn.calls).any(|call| call.shortened) {
+        found.push(Degradation { capability: "context".into(), mode: "shortened".into(), reason: CUT.into() });
     }
     for call in turns.iter().flat_map(|turn| &turn.calls) {
         let down = call.result.is_some_and(|result| {

@@ -11,15 +11,18 @@
 //! something was freed, and finds a permit only if nobody who continues wants it.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ambit_core::signal::{DependencyKind, Signal, SignalSink, Subject};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use self::elastic::Elastic;
 use crate::deadline::after;
+
+mod elastic;
 
 /// Permits of a model target where nothing else is said: what one small provider account bears.
 pub const PERMITS_MODEL: u32 = 8;
@@ -35,7 +38,7 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 const HOLD_WEIGHT: u64 = 8;
 
 /// What a bulkhead is built from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BulkheadOptions {
     /// Its name: metric label `pool`.
     pub pool: Arc<str>,
@@ -96,13 +99,15 @@ pub struct Saturated {
 pub struct Bulkhead(Arc<Pool>);
 
 struct Pool {
-    options: BulkheadOptions,
+    name: Arc<str>,
+    kind: DependencyKind,
+    waits: Mutex<Waits>,
     /// Continuing calls wait here, first in, first out.
-    permits: Semaphore,
+    permits: Elastic,
     /// One place a waiting call.
-    places: Semaphore,
+    places: Elastic,
     /// The places that fresh calls may have at once; they hold one of each kind.
-    fresh_places: Semaphore,
+    fresh_places: Elastic,
     /// Held by the first of the waiting fresh calls.
     fresh_turn: Semaphore,
     /// A permit was freed, or somebody gave up who might have got one.
@@ -116,6 +121,13 @@ struct Pool {
     sink: Arc<dyn SignalSink>,
 }
 
+/// How long calls may wait.
+#[derive(Clone, Copy)]
+struct Waits {
+    fresh: Duration,
+    continuing: Duration,
+}
+
 /// The right to make one call, returned on drop. Lives as long as the body of the answer.
 pub struct Permit {
     pool: Arc<Pool>,
@@ -125,20 +137,40 @@ pub struct Permit {
 impl Bulkhead {
     /// Opens a bulkhead; a `fresh_wait` above its ceiling is cut to it.
     #[must_use]
-    pub fn new(mut options: BulkheadOptions, sink: Arc<dyn SignalSink>) -> Self {
-        options.fresh_wait = options.fresh_wait.min(FRESH_WAIT_MAX);
+    pub fn new(options: BulkheadOptions, sink: Arc<dyn SignalSink>) -> Self {
         Self(Arc::new(Pool {
-            permits: Semaphore::new(size(options.permits.get())),
-            places: Semaphore::new(size(options.queue)),
-            fresh_places: Semaphore::new(size(options.queue / 2)),
+            waits: Mutex::new(Waits::of(&options)),
+            permits: Elastic::new(options.permits.get()),
+            places: Elastic::new(options.queue),
+            fresh_places: Elastic::new(options.queue / 2),
             fresh_turn: Semaphore::new(1),
             freed: Notify::new(),
             crowded: Notify::new(),
             sleeping: AtomicU32::new(0),
             held: AtomicU64::new(0),
-            options,
+            name: options.pool,
+            kind: options.kind,
             sink,
         }))
+    }
+
+    /// Takes over other settings, also while calls run and wait: name and kind stay what they are. More permits are there
+    /// at once; of fewer, those that are out go when they come back, so that no more calls run than one of the two settings
+    /// allows. Whoever waits by now goes on waiting as long as the former settings said.
+    pub fn adjust(&self, options: &BulkheadOptions) {
+        let pool = &*self.0;
+        *pool.waits.lock().unwrap_or_else(PoisonError::into_inner) = Waits::of(options);
+        pool.permits.resize(options.permits.get());
+        pool.places.resize(options.queue);
+        pool.fresh_places.resize(options.queue / 2);
+        // The first of the waiting fresh calls looks again; the next one looks when its turn comes.
+        pool.freed.notify_one();
+    }
+
+    /// True if nobody else has it: no policy, no permit.
+    #[must_use]
+    pub fn is_forsaken(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
     }
 
     /// Admits a fresh call now or never, whatever `fresh_wait` says.
@@ -161,18 +193,19 @@ impl Bulkhead {
     /// Dropping the future gives its place back.
     pub async fn admit_fresh(&self, subject: Subject, deadline: Instant) -> Result<Permit, Saturated> {
         let pool = &*self.0;
-        if pool.options.fresh_wait.is_zero() {
+        let Waits { fresh: wait, .. } = pool.waits();
+        if wait.is_zero() {
             return self.try_admit_fresh(subject);
         }
         if let Some(permit) = self.take_fresh() {
             return Ok(self.admitted(subject, permit, Duration::ZERO));
         }
-        let (Ok(_fresh), Ok(_place)) = (pool.fresh_places.try_acquire(), pool.places.try_acquire()) else {
+        let (Some(_fresh), Some(_place)) = (pool.fresh_places.try_hold(), pool.places.try_hold()) else {
             return Err(self.refused(subject, SaturatedReason::QueueFull));
         };
         let since = Instant::now();
         pool.crowded.notify_waiters();
-        match timeout_at(deadline.min(after(pool.options.fresh_wait)), self.wait_behind()).await {
+        match timeout_at(deadline.min(after(wait)), self.wait_behind()).await {
             Ok(permit) => Ok(self.admitted(subject, permit, since.elapsed())),
             Err(_) => Err(self.refused(subject, SaturatedReason::WaitExpired)),
         }
@@ -190,7 +223,7 @@ impl Bulkhead {
         if let Some(permit) = self.take() {
             return Ok(self.admitted(subject, permit, Duration::ZERO));
         }
-        let Ok(_place) = pool.places.try_acquire() else {
+        let Some(_place) = pool.places.try_hold() else {
             return Err(self.refused(subject, SaturatedReason::QueueFull));
         };
         // Dropped after the wait below: a permit that was handed to a cancelled waiter is free again, and nobody else
@@ -198,32 +231,29 @@ impl Bulkhead {
         let _nudge = Nudge(&pool.freed);
         let since = Instant::now();
         pool.crowded.notify_waiters();
-        match timeout_at(deadline.min(after(pool.options.continuing_wait)), pool.permits.acquire()).await {
-            Ok(Ok(permit)) => {
-                permit.forget();
-                Ok(self.admitted(subject, self.permit(), since.elapsed()))
-            }
+        match timeout_at(deadline.min(after(pool.waits().continuing)), pool.permits.take()).await {
+            Ok(true) => Ok(self.admitted(subject, self.permit(), since.elapsed())),
             // The semaphore is never closed; if it were, nobody would be admitted any more.
-            Ok(Err(_)) | Err(_) => Err(self.refused(subject, SaturatedReason::WaitExpired)),
+            Ok(false) | Err(_) => Err(self.refused(subject, SaturatedReason::WaitExpired)),
         }
     }
 
     /// Its name.
     #[must_use]
     pub fn pool(&self) -> &Arc<str> {
-        &self.0.options.pool
+        &self.0.name
     }
 
     /// Calls allowed at once.
     #[must_use]
     pub fn permits(&self) -> u32 {
-        self.0.options.permits.get()
+        self.0.permits.size()
     }
 
-    /// Permits that are out now.
+    /// Permits that are out now; more than are allowed for a while after [`adjust`](Self::adjust) took some away.
     #[must_use]
     pub fn in_use(&self) -> u32 {
-        self.permits().saturating_sub(count(self.0.permits.available_permits()))
+        self.0.permits.out()
     }
 
     /// Calls that wait now.
@@ -258,14 +288,12 @@ impl Bulkhead {
 
     /// A permit for a newcomer that is fresh: not ahead of fresh ones who wait.
     fn take_fresh(&self) -> Option<Permit> {
-        let waiting = size(self.0.options.queue / 2) - self.0.fresh_places.available_permits();
-        if waiting == 0 { self.take() } else { None }
+        if self.0.fresh_places.out() == 0 { self.take() } else { None }
     }
 
     /// A permit that is free: nobody who continues wants it, else it would have been handed over.
     fn take(&self) -> Option<Permit> {
-        self.0.permits.try_acquire().ok()?.forget();
-        Some(self.permit())
+        self.0.permits.try_take().then(|| self.permit())
     }
 
     fn permit(&self) -> Permit {
@@ -273,8 +301,8 @@ impl Bulkhead {
     }
 
     fn admitted(&self, subject: Subject, permit: Permit, waited: Duration) -> Permit {
-        let BulkheadOptions { pool, kind, .. } = &self.0.options;
-        self.0.sink.emit(subject, &Signal::Admitted { pool: Arc::clone(pool), kind: *kind, waited });
+        let Pool { name, kind, .. } = &*self.0;
+        self.0.sink.emit(subject, &Signal::Admitted { pool: Arc::clone(name), kind: *kind, waited });
         permit
     }
 
@@ -319,14 +347,14 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         self.pool.learn(self.since.elapsed());
-        self.pool.permits.add_permits(1);
+        self.pool.permits.give_back();
         self.pool.freed.notify_one();
     }
 }
 
 impl std::fmt::Debug for Permit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Permit").field("pool", &self.pool.options.pool).finish_non_exhaustive()
+        f.debug_struct("Permit").field("pool", &self.pool.name).finish_non_exhaustive()
     }
 }
 
@@ -341,9 +369,19 @@ impl std::fmt::Debug for Bulkhead {
     }
 }
 
+impl Waits {
+    fn of(options: &BulkheadOptions) -> Self {
+        Self { fresh: options.fresh_wait.min(FRESH_WAIT_MAX), continuing: options.continuing_wait }
+    }
+}
+
 impl Pool {
     fn queued(&self) -> u32 {
-        self.options.queue.saturating_sub(count(self.places.available_permits()))
+        self.places.out()
+    }
+
+    fn waits(&self) -> Waits {
+        *self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes one hold time into the mean. Two at the same moment may lose one: it is an estimate.
@@ -357,7 +395,7 @@ impl Pool {
     /// When a newcomer's turn would come: full, the pool drains `permits` calls a mean hold time.
     fn retry_after(&self) -> Duration {
         let ahead = u64::from(self.queued()) + 1;
-        let nanos = self.held.load(Ordering::Relaxed).saturating_mul(ahead) / u64::from(self.options.permits.get());
+        let nanos = self.held.load(Ordering::Relaxed).saturating_mul(ahead) / u64::from(self.permits.size().max(1));
         Duration::from_nanos(nanos).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
     }
 }
@@ -385,14 +423,6 @@ impl Drop for Asleep<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-fn size(n: u32) -> usize {
-    usize::try_from(n).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS)
-}
-
-fn count(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -78,6 +78,7 @@
 //! ```
 
 mod bulkhead;
+mod bulkheads;
 mod class;
 mod classify;
 pub mod deadline;
@@ -91,6 +92,7 @@ pub use bulkhead::{
     Bulkhead, BulkheadOptions, CONTINUING_WAIT_DEFAULT, FRESH_WAIT_MAX, PERMITS_MODEL, Permit, RETRY_AFTER_MAX, RETRY_AFTER_MIN, Saturated,
     SaturatedReason,
 };
+pub use bulkheads::Bulkheads;
 pub use class::{Breaker, Class, Credential, Health, Next, Retry, Row};
 pub use classify::{Outcome, Refuser, Says, classify};
 pub use failure::Failure;

@@ -1,26 +1,21 @@
 //! Everything of one process, put together from a configuration and taken apart again.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use ambit_config::settings::Taint;
-use ambit_config::{Config, Surroundings, demo as sample};
-use ambit_core::session::TaintRule;
-use ambit_core::signal::SignalSink;
-use ambit_model_gateway::{Gateway, GatewayError, WallClock};
-use ambit_orchestrator::{Agent, Orchestrator, OrchestratorOptions, Timeline};
+use ambit_config::Config;
+use ambit_model_gateway::GatewayError;
+use ambit_orchestrator::{Orchestrator, OrchestratorOptions, Timeline};
 use ambit_store::{Clock, Store, StoreError};
-use ambit_tool_executor::{Executor, ExecutorError};
+use ambit_tool_executor::ExecutorError;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::demo;
 use crate::telemetry::Telemetry;
-use crate::telemetry::metrics::{Known, Metrics};
+use crate::telemetry::metrics::Metrics;
+use crate::workshop::{Workshop, ask_servers, known, needed};
 
 /// Why a process cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -45,16 +40,28 @@ pub(crate) enum AppError {
     /// The metrics contradict each other: a mistake of ours.
     #[error("the metrics cannot be set up")]
     Metrics(#[source] prometheus::Error),
+    /// Somebody asked it to stop before it was up.
+    #[error("stopped before it was up")]
+    Stopped,
 }
+
+/// What is there before anything is opened.
+#[derive(Clone)]
+pub(crate) struct Ground {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) rng: Arc<Mutex<StdRng>>,
+    pub(crate) stage: Stage,
+}
+
+/// What the start waits for at this moment, for people.
+#[derive(Clone, Default)]
+pub(crate) struct Stage(Arc<Mutex<String>>);
 
 /// A running process without its listeners.
 pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) orchestrator: Orchestrator,
-    pub(crate) rng: Arc<Mutex<StdRng>>,
-    tasks: TaskTracker,
-    stop: CancellationToken,
-    sample: Option<PathBuf>,
+    pub(crate) workshop: Arc<Workshop>,
 }
 
 /// What kind of process it is.
@@ -66,71 +73,76 @@ pub(crate) enum Role<'a> {
     Runner(&'a str),
 }
 
-/// The tools that have to be there: one session does not wait for the servers of other agents.
-fn needed(agents: &[Agent], role: Role<'_>) -> Vec<Arc<str>> {
-    let wanted = |agent: &&Agent| match role {
-        Role::Server => true,
-        Role::Runner(name) => *agent.name == *name,
-    };
-    agents.iter().filter(wanted).flat_map(|agent| agent.tools.clone()).collect()
-}
-
 impl AppError {
     /// What to do about it, where that can be said.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Store { source, .. } => source.hint().map(|hint| hint.to_string()),
-            Self::Gateway(_) | Self::Executor(_) | Self::Demo(_) | Self::Metrics(_) => None,
+            Self::Gateway(_) | Self::Executor(_) | Self::Demo(_) | Self::Metrics(_) | Self::Stopped => None,
         }
     }
 }
 
+impl Stage {
+    /// What is waited for.
+    pub(crate) fn waits_for(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn enter(&self, what: impl Into<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
+    }
+}
+
+impl Ground {
+    /// # Errors
+    /// A mistake of ours in the metrics.
+    pub(crate) fn new(config: &Config) -> Result<Self, AppError> {
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), config.revision()).map_err(AppError::Metrics)?;
+        let rng = StdRng::from_rng(&mut rand::rng());
+        Ok(Self { metrics: Arc::new(metrics), rng: Arc::new(Mutex::new(rng)), stage: Stage::default() })
+    }
+}
+
+/// What was opened so far, and is closed again however far the start came.
+struct Held {
+    workshop: Arc<Workshop>,
+    store: Option<Store>,
+}
+
 impl App {
-    /// Opens and connects everything.
+    /// Opens and connects everything, unless `stopped` comes first.
     ///
     /// # Errors
-    /// What cannot be opened, with its setting.
-    pub(crate) async fn start(config: Arc<Config>, role: Role<'_>) -> Result<Self, AppError> {
-        for notice in config.notices() {
-            info!("{notice}");
-        }
-        let mut rng = StdRng::from_rng(&mut rand::rng());
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION"), config.revision()).map_err(AppError::Metrics)?);
-        let timeline = Arc::new(Timeline::before(Arc::new(Telemetry::new(metrics.clone()))));
-        let sink: Arc<dyn SignalSink> = timeline.clone();
+    /// What cannot be opened, with its setting; everything that was open by then is closed again.
+    pub(crate) async fn start(config: Arc<Config>, role: Role<'_>, stopped: impl Future<Output = ()>) -> Result<Self, AppError> {
+        Self::start_on(Ground::new(&config)?, config, role, stopped).await
+    }
 
-        let sample = if config.needs_sample() { Some(sample_root(&mut rng).map_err(AppError::Demo)?) } else { None };
-        let demo_service =
-            if config.needs_demo_service() { Some(demo::start(&tasks, stop.clone()).await.map_err(AppError::Demo)?) } else { None };
-
-        let node = format!("node_{:032x}", rng.random::<u128>());
-        let mut options = config.store_options(node, Clock::system());
-        options.observer = metrics.clone();
-        let store = Store::open(options).await.map_err(|source| AppError::Store { url: config.settings().store.url.clone(), source })?;
-        let clock = wall_clock();
-        let gateway = Gateway::new(config.gateway_options(clock, rng.random()), sink.clone()).map_err(AppError::Gateway)?;
-        let surroundings = Surroundings { sample_root: sample.clone().unwrap_or_default(), demo_service, seed: rng.random() };
-        let executor = Executor::new(config.executor_options(&surroundings), sink).map_err(AppError::Executor)?;
-        let agents: Vec<Agent> = config.agents().values().map(agent).collect();
-        for (server, reason) in executor.ready(&needed(&agents, role)).await {
-            warn!(server = &*server, reason, "the tools of this MCP server are left out for now");
-        }
-        let tools = executor.tools();
-        metrics.preset(&Known {
-            agents: agents.iter().map(|agent| &*agent.name).collect(),
-            targets: config.settings().models.keys().map(String::as_str).collect(),
-            tools: tools.iter().map(|tool| &*tool.name).collect(),
-        });
-        let options = OrchestratorOptions {
-            max_in_flight: config.settings().server.max_in_flight as usize,
-            agents,
-            config_revision: config.revision().into(),
-            seed: rng.random(),
-            take_over: role == Role::Server,
+    /// The same on a ground that others can look at meanwhile.
+    ///
+    /// # Errors
+    /// As [`App::start`].
+    pub(crate) async fn start_on(
+        ground: Ground,
+        config: Arc<Config>,
+        role: Role<'_>,
+        stopped: impl Future<Output = ()>,
+    ) -> Result<Self, AppError> {
+        let metrics = ground.metrics.clone();
+        let sink = Arc::new(Timeline::before(Arc::new(Telemetry::new(metrics.clone()))));
+        let mut held = Held { workshop: Arc::new(Workshop::new(sink.clone(), ground.rng.clone())), store: None };
+        let risen = tokio::select! {
+            risen = Box::pin(held.rise(ground, config, role, sink)) => risen,
+            () = stopped => Err(AppError::Stopped),
         };
-        let orchestrator = Orchestrator::open(options, store, Arc::new(gateway), Arc::new(executor), timeline);
-        Ok(Self { metrics, orchestrator, rng: Arc::new(Mutex::new(rng)), tasks, stop, sample })
+        match risen {
+            Ok(orchestrator) => Ok(Self { metrics, orchestrator, workshop: held.workshop }),
+            Err(failed) => {
+                held.give_back().await;
+                Err(failed)
+            }
+        }
     }
 
     /// Takes no more sessions and lets those that run come to their end.
@@ -141,43 +153,59 @@ impl App {
     /// Ends what sessions need, once there are none: tools, then the journal. Whoever reads a journal has to be done.
     pub(crate) async fn close(self) {
         self.orchestrator.executor().close().await;
-        if let Err(failed) = self.orchestrator.store().close().await {
-            warn!(error = %failed, "the journal could not be closed in order");
-        }
-        self.stop.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
-        if let Some(sample) = self.sample {
-            // A folder in the temporary directory; what stays is swept by the system.
-            let _ = std::fs::remove_dir_all(sample);
-        }
+        Held { workshop: self.workshop, store: Some(self.orchestrator.store().clone()) }.give_back().await;
     }
 }
 
-/// A folder of this process's own with the sample in it.
-fn sample_root(rng: &mut StdRng) -> std::io::Result<PathBuf> {
-    let root = std::env::temp_dir().join(format!("ambit-sample-{:016x}", rng.random::<u64>()));
-    std::fs::create_dir(&root)?;
-    sample::write_sample(&root)?;
-    Ok(root)
-}
+impl Held {
+    async fn rise(
+        &mut self,
+        ground: Ground,
+        config: Arc<Config>,
+        role: Role<'_>,
+        timeline: Arc<Timeline>,
+    ) -> Result<Orchestrator, AppError> {
+        let Ground { metrics, rng, stage } = ground;
+        for notice in config.notices() {
+            info!("{notice}");
+        }
+        let random = || rng.lock().unwrap_or_else(PoisonError::into_inner).random::<u128>();
 
-#[expect(clippy::disallowed_methods, reason = "the one reading that the gateway's wall times start from")]
-fn wall_clock() -> WallClock {
-    WallClock::new(std::time::SystemTime::now(), Instant::now())
-}
+        stage.enter("the store");
+        let mut options = config.store_options(format!("node_{:032x}", random()), Clock::system());
+        options.observer = metrics.clone();
+        let store = Store::open(options).await.map_err(|source| AppError::Store { url: config.settings().store.url.clone(), source })?;
+        self.store = Some(store.clone());
 
-fn agent(definition: &ambit_config::AgentDefinition) -> Agent {
-    Agent {
-        name: definition.name.as_str().into(),
-        description: definition.description.as_str().into(),
-        instructions: definition.instructions.as_str().into(),
-        chain: definition.chain.as_str().into(),
-        tools: definition.tools.iter().map(|tool| tool.as_str().into()).collect(),
-        limits: definition.limits,
-        taint: match definition.taint {
-            Taint::Refuse => TaintRule::Refuse,
-            Taint::Allow => TaintRule::Allow,
-        },
+        stage.enter("models and tools");
+        let setup = self.workshop.build(&config, None).await?;
+        stage.enter(match &config.settings().mcp {
+            none if none.is_empty() => "models and tools".to_owned(),
+            servers => format!("MCP servers: {}", servers.keys().map(String::as_str).collect::<Vec<_>>().join(", ")),
+        });
+        // One session does not wait for the servers of other agents.
+        let wanted = setup.agents().values().filter(|agent| match role {
+            Role::Server => true,
+            Role::Runner(name) => *agent.name == *name,
+        });
+        ask_servers(&setup, &needed(wanted)).await;
+        metrics.preset(&known(&config, &setup));
+
+        let options = OrchestratorOptions {
+            max_in_flight: config.settings().server.max_in_flight as usize,
+            seed: rng.lock().unwrap_or_else(PoisonError::into_inner).random(),
+            take_over: role == Role::Server,
+        };
+        Ok(Orchestrator::open(options, setup, store, timeline))
+    }
+
+    /// The journal, then what is ours alone.
+    async fn give_back(self) {
+        if let Some(store) = self.store
+            && let Err(failed) = store.close().await
+        {
+            warn!(error = %failed, "the journal could not be closed in order");
+        }
+        self.workshop.close().await;
     }
 }

@@ -28,3 +28,27 @@ pub(crate) fn of_verdict(verdict: &Verdict) -> ExitCode {
         (Status::Failed, _) => FAILED,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_hears_how_a_session_ended() {
+        let check = |status, reason, code| {
+            let verdict = Verdict { status, reason, answer: None, cause: None, untouched: false };
+            assert_eq!(of_verdict(&verdict), ExitCode::from(code), "{status} {reason}");
+        };
+        check(Status::Completed, Reason::Answered, 0);
+        check(Status::Completed, Reason::Limit(Axis::Deadline), 0);
+        check(Status::Incomplete, Reason::OutputTruncated, 3);
+        check(Status::Incomplete, Reason::Limit(Axis::CostUsd), 3);
+        check(Status::Incomplete, Reason::Limit(Axis::Deadline), 124);
+        check(Status::Failed, Reason::Internal, 4);
+        check(Status::Failed, Reason::ModelRejected, 4);
+        check(Status::Failed, Reason::ModelUnavailable, 69);
+        check(Status::Failed, Reason::StoreLost, 69);
+        check(Status::Failed, Reason::Saturated, 75);
+        check(Status::Cancelled, Reason::Cancelled, 130);
+    }
+}

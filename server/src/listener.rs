@@ -22,6 +22,8 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 use tracing::warn;
 
+use crate::stall::Unstalled;
+
 /// Largest head of a request, bytes: twice what common proxies let through. A larger one is answered 431.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Most headers of a request. More are answered 431.
@@ -62,7 +64,7 @@ pub(crate) fn listen(tasks: &TaskTracker, stop: &CancellationToken, listener: Tc
                     told.store(true, Ordering::Relaxed);
                     request
                 });
-                let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+                let connection = server.serve_connection(TokioIo::new(Unstalled::new(stream)), TowerToHyperService::new(service));
                 let connection = watcher.watch(connection.into_owned());
                 // The server's own timer begins once it knows which version of HTTP is spoken.
                 let mute = async {

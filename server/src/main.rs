@@ -10,7 +10,11 @@ mod exit;
 mod http;
 mod listener;
 mod output;
+mod reload;
+mod sample;
+mod stall;
 mod telemetry;
+mod workshop;
 
 use std::process::ExitCode;
 
@@ -21,5 +25,5 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    cli::Cli::parse().run()
+    output::end(cli::Cli::parse().run())
 }

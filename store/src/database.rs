@@ -37,6 +37,8 @@ pub(crate) fn writer_options(options: &StoreOptions) -> SqliteConnectOptions {
         .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         .pragma("journal_size_limit", WAL_BYTES_KEPT)
         .pragma("cache_size", WRITER_CACHE)
+        // What is deleted is overwritten, not left in free pages: deleting is rare, and a text that has gone has gone.
+        .pragma("secure_delete", "ON")
         .thread_name(|_| "ambit-store".to_owned())
         .disable_statement_logging();
     match options.pages_max {
@@ -109,15 +111,23 @@ async fn migrate(connection: &mut SqliteConnection) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn run(connection: &mut SqliteConnection) -> Result<(), StoreError> {
+/// All migrations of this release.
+pub(crate) fn migrator() -> Migrator {
     // One line a file of `migrations/`; a file that was released is never changed.
-    let migrations = [(1, "journal", include_str!("../migrations/0001_journal.sql"))];
-    let migrator = Migrator::with_migrations(
+    let migrations = [
+        (1, "journal", include_str!("../migrations/0001_journal.sql")),
+        (2, "idempotency", include_str!("../migrations/0002_idempotency.sql")),
+        (3, "forgetting", include_str!("../migrations/0003_forgetting.sql")),
+    ];
+    Migrator::with_migrations(
         migrations
             .into_iter()
             .map(|(version, name, sql)| Migration::new(version, name.into(), MigrationType::Simple, SqlStr::from_static(sql), false))
             .collect(),
-    );
+    )
+}
+
+async fn run(connection: &mut SqliteConnection) -> Result<(), StoreError> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that may grow: what it adds is our mistake until it has a name")]
     let sort = |error| match error {
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => error.into(),
@@ -126,5 +136,5 @@ async fn run(connection: &mut SqliteConnection) -> Result<(), StoreError> {
         }
         other => sqlx::Error::Migrate(Box::new(other)).into(),
     };
-    migrator.run_direct(None, connection, false).await.map_err(sort)
+    migrator().run_direct(None, connection, false).await.map_err(sort)
 }

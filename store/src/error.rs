@@ -2,6 +2,7 @@
 //! crate but as an opaque source.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ambit_core::{ErrorKind, Origin, SessionId};
@@ -51,6 +52,20 @@ pub enum StoreError {
         /// The version in the database.
         version: i64,
     },
+    /// There is no database, and whoever asks does not make one.
+    #[error("there is no database at `{}`", path.display())]
+    Missing {
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// The schema was made by an older release, and whoever asks does not change it.
+    #[error("the database has schema version {version}, older than version {known} of this release")]
+    Outdated {
+        /// The version in the database.
+        version: i64,
+        /// The version of this release.
+        known: i64,
+    },
     /// The lease is not the current one: somebody else has taken the session over, or it was released.
     #[error("session `{session}` is not owned under epoch {epoch}")]
     NotOwner {
@@ -65,6 +80,9 @@ pub enum StoreError {
         /// Which session.
         session: SessionId,
     },
+    /// The key under which the session was to begin is taken.
+    #[error("the idempotency key is taken")]
+    KeyTaken,
     /// There is no such session.
     #[error("session `{session}` does not exist")]
     NotFound {
@@ -132,9 +150,11 @@ impl StoreError {
             | Self::Closed
             | Self::QueueFull
             | Self::ReadersBusy => ErrorKind::Unavailable,
-            Self::Schema { .. } | Self::Options { .. } | Self::TooLarge { .. } => ErrorKind::Invalid,
-            Self::NotOwner { .. } | Self::Exists { .. } | Self::SessionClosed { .. } | Self::NodeInUse { .. } => ErrorKind::Conflict,
-            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::Schema { .. } | Self::Outdated { .. } | Self::Options { .. } | Self::TooLarge { .. } => ErrorKind::Invalid,
+            Self::NotOwner { .. } | Self::Exists { .. } | Self::KeyTaken | Self::SessionClosed { .. } | Self::NodeInUse { .. } => {
+                ErrorKind::Conflict
+            }
+            Self::NotFound { .. } | Self::Missing { .. } => ErrorKind::NotFound,
             Self::InboxFull { .. } => ErrorKind::LimitReached,
             Self::DrainTimeout => ErrorKind::DeadlineExceeded,
             Self::Internal(_) => ErrorKind::Internal,
@@ -152,11 +172,15 @@ impl StoreError {
             | Self::Damaged(_)
             | Self::Io(_)
             | Self::Schema { .. }
+            | Self::Missing { .. }
+            | Self::Outdated { .. }
             | Self::QueueFull
             | Self::ReadersBusy
             | Self::Closed
             | Self::DrainTimeout => Origin::Store,
-            Self::NotFound { .. } | Self::SessionClosed { .. } | Self::InboxFull { .. } | Self::Options { .. } => Origin::Caller,
+            Self::NotFound { .. } | Self::KeyTaken | Self::SessionClosed { .. } | Self::InboxFull { .. } | Self::Options { .. } => {
+                Origin::Caller
+            }
             Self::NotOwner { .. } | Self::Exists { .. } | Self::NodeInUse { .. } | Self::TooLarge { .. } | Self::Internal(_) => Origin::Us,
         }
     }
@@ -174,12 +198,15 @@ impl StoreError {
             Self::Damaged(_) => Some("`store.url` names another kind of file or a damaged one: restore a backup or name a new file"),
             Self::Io(_) => Some("look at the disk and at the system's log"),
             Self::Schema { .. } => Some("use the release that last wrote this database, or a newer one"),
+            Self::Missing { .. } => Some("name the file of a running `ambit` with `store.url`, or run a session first"),
+            Self::Outdated { .. } => Some("start `ambit serve` of this release once: it brings the database up to date"),
             Self::QueueFull => Some("the disk is too slow for this load: lower `server.max_in_flight`"),
             Self::ReadersBusy => Some("too many readers for a slow disk: list fewer sessions at once, or raise the number of readers"),
             Self::NodeInUse { .. } => Some("give each process a name of its own, a new one at each start"),
             Self::DrainTimeout => Some("the disk was too slow; sessions are taken up again from what was committed"),
             Self::NotOwner { .. }
             | Self::Exists { .. }
+            | Self::KeyTaken
             | Self::NotFound { .. }
             | Self::SessionClosed { .. }
             | Self::InboxFull { .. }

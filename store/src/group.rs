@@ -10,6 +10,7 @@ use ambit_core::SessionId;
 use serde::Serialize;
 use sqlx::SqliteConnection;
 
+use crate::idempotency::{KeyFate, NewKey};
 use crate::journal::{Content, Record, signed};
 use crate::lease::Claim;
 use crate::queue::Queued;
@@ -31,13 +32,14 @@ pub(crate) async fn prepare(connection: &mut SqliteConnection) -> Result<(), sql
 /// Nothing is written then. A stale lease and a taken place are constraints; see [`Constraint`](crate::error::Constraint).
 pub(crate) async fn commit(connection: &mut SqliteConnection, node: &str, group: &[Queued]) -> Result<Vec<bool>, sqlx::Error> {
     const COMMIT: &str = "
-        INSERT INTO append_group (node, bytes, creates, leases, entries, contents, updates, heard)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
-    let Encoded { written, bytes, creates, leases, entries, contents, updates, heard } = encode(group)?;
+        INSERT INTO append_group (node, bytes, creates, keys, leases, entries, contents, updates, heard)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    let Encoded { written, bytes, creates, keys, leases, entries, contents, updates, heard } = encode(group)?;
     let query = sqlx::query(COMMIT)
         .bind(node.to_owned())
         .bind(bytes)
         .bind(creates)
+        .bind(keys)
         .bind(leases)
         .bind(entries)
         .bind(contents)
@@ -53,6 +55,7 @@ struct Encoded {
     written: Vec<bool>,
     bytes: Vec<u8>,
     creates: String,
+    keys: String,
     leases: String,
     entries: String,
     contents: String,
@@ -66,7 +69,7 @@ fn encode(group: &[Queued]) -> Result<Encoded, sqlx::Error> {
     let mut known: HashMap<&Claim, usize> = HashMap::with_capacity(group.len());
     let mut written = Vec::with_capacity(group.len());
     let mut bytes = Bytes(Vec::with_capacity(group.iter().map(|q| q.append.bytes()).sum()));
-    let (mut creates, mut entries, mut contents, mut heard) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut creates, mut keys, mut entries, mut contents, mut heard) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
 
     for Queued { lease, create, append, .. } in group {
         let session = lease.session.ulid();
@@ -82,9 +85,14 @@ fn encode(group: &[Queued]) -> Result<Encoded, sqlx::Error> {
             continue;
         }
         if let Some(row) = create {
-            let NewRow { agent, tenant, principal, previous, status, created_ms, deadline_ms, metadata } = &**row;
+            let NewRow { agent, tenant, principal, previous, status, created_ms, deadline_ms, metadata, texts, key } = &**row;
             let previous = previous.as_ref().map(SessionId::ulid);
-            creates.push((session, agent, tenant, principal, previous, status, signed(*created_ms), signed(*deadline_ms), metadata));
+            let (created, deadline) = (signed(*created_ms), signed(*deadline_ms));
+            creates.push((session, agent, tenant, principal, previous, status, created, deadline, metadata, texts.as_str()));
+            if let Some(NewKey { name, hash }) = key {
+                let (hash, _) = bytes.put(&hash.0);
+                keys.push((session, &name.tenant, name.kind.as_str(), &name.scope, &name.key, hash, created, deadline));
+            }
         }
         for Record { seq, kind, at_ms, body, fingerprint } in &append.records {
             let (begin, length) = bytes.put(body.as_bytes());
@@ -107,14 +115,16 @@ fn encode(group: &[Queued]) -> Result<Encoded, sqlx::Error> {
     let mut rows = Vec::new();
     for ((session, _), update) in leases.iter().zip(&updates) {
         let Some(update) = update else { continue };
-        let RowUpdate { status, reason, settlement, deadline_ms, verdict_ms, closed_ms, summary, release } = &**update;
+        let RowUpdate { status, reason, settlement, deadline_ms, verdict_ms, closed_ms, summary, release, key } = &**update;
         let (begin, length) = summary.as_ref().map(|text| bytes.put(text.as_bytes())).unzip();
         let times = [deadline_ms, verdict_ms, closed_ms].map(|ms| ms.map(signed));
-        rows.push((session, status, reason, settlement, times[0], times[1], times[2], begin, length, release));
+        let (fate, end) = key.map(KeyFate::columns).unzip();
+        rows.push((session, status, reason, settlement, times[0], times[1], times[2], begin, length, release, fate, end.flatten()));
     }
 
     Ok(Encoded {
         creates: json(&creates)?,
+        keys: json(&keys)?,
         leases: json(&leases)?,
         entries: json(&entries)?,
         contents: json(&contents)?,

@@ -12,7 +12,9 @@ mod content;
 mod database;
 mod error;
 mod follow;
+mod forget;
 mod group;
+mod idempotency;
 mod inbox;
 mod journal;
 mod lease;
@@ -20,6 +22,7 @@ mod observe;
 mod options;
 mod queue;
 mod session;
+mod visit;
 mod writer;
 
 use std::fmt;
@@ -36,12 +39,14 @@ use tokio::time::{Instant, timeout_at};
 pub use clock::Clock;
 pub use error::{Fault, StoreError};
 pub use follow::Follower;
+pub use idempotency::{KeyFate, KeyKind, KeyName, KeyRecord, KeyState, NewKey};
 pub use inbox::{INBOX_MAX, MESSAGE_BYTES_MAX, Message, MessageId};
 pub use journal::{APPEND_BYTES_MAX, Append, Content, ENTRIES_PAGE_MAX, Need, Noted, Record, RecordKind};
 pub use lease::Lease;
 pub use observe::{Gauges, OpKind, OpObserver, OpOutcome, Unobserved};
 pub use options::{BATCH_MAX, BUSY, DRAIN, LEASE, NOTE_LINGER, POLL, QUEUE_MAX, READERS, RENEW, StoreOptions};
-pub use session::{Listing, NewSession, Order, PAGE_MAX, Page, RowUpdate, SessionRow};
+pub use session::{Listing, NewSession, Order, PAGE_MAX, Page, RowUpdate, SessionRow, TextFate};
+pub use visit::Visitor;
 
 use follow::Followers;
 use inbox::Inbox;
@@ -131,6 +136,21 @@ impl Store {
     #[must_use]
     pub fn node(&self) -> &str {
         &self.inner.node
+    }
+
+    /// Until when the lease of this node runs, milliseconds since 1970, as the database has it: one cheap read that tells
+    /// whether the database can be read, and whether it could be written lately. `None` if the node is not known there.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn lease_until_ms(&self) -> Result<Option<u64>, StoreError> {
+        const LEASE_OF: &str = "SELECT lease_until_ms FROM node WHERE id = $1";
+        let query = sqlx::query_scalar::<_, i64>(LEASE_OF).bind(Arc::clone(&self.inner.node));
+        let until = self.inner.read(query.fetch_optional(&self.inner.readers)).await?;
+        Ok(until.map(i64::cast_unsigned))
     }
 
     /// How the store stands at this moment.

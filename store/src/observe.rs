@@ -18,11 +18,16 @@ pub enum OpKind {
     TakeOver,
     /// A message was put.
     Inbox,
+    /// A session was deleted.
+    Delete,
+    /// What is over was swept: keys, or texts.
+    Sweep,
 }
 
 impl OpKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [Self::CommitApplied, Self::CommitDurable, Self::Read, Self::Renew, Self::TakeOver, Self::Inbox];
+    pub const ALL: [Self; 8] =
+        [Self::CommitApplied, Self::CommitDurable, Self::Read, Self::Renew, Self::TakeOver, Self::Inbox, Self::Delete, Self::Sweep];
 
     /// Its name as metric label.
     #[must_use]
@@ -34,6 +39,8 @@ impl OpKind {
             Self::Renew => "renew",
             Self::TakeOver => "take_over",
             Self::Inbox => "inbox",
+            Self::Delete => "delete",
+            Self::Sweep => "sweep",
         }
     }
 }

@@ -30,6 +30,9 @@ pub(crate) struct Queued {
 #[derive(Debug)]
 pub(crate) enum Op {
     TakeOver { limit: u32, ack: oneshot::Sender<Result<Vec<Lease>, StoreError>> },
+    Delete { session: SessionId, ack: oneshot::Sender<Result<bool, StoreError>> },
+    SweepKeys { limit: u32, ack: oneshot::Sender<Result<u64, StoreError>> },
+    SweepTexts { closed_ms: u64, limit: u32, ack: oneshot::Sender<Result<u64, StoreError>> },
     InboxPut { session: SessionId, kind: &'static str, body: String, need: Need, ack: oneshot::Sender<Result<(), StoreError>> },
 }
 

@@ -12,6 +12,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::Store;
 use crate::error::StoreError;
+use crate::idempotency::{KeyFate, NewKey};
 use crate::journal::{Append, Content, Need, Record};
 use crate::lease::{Claim, FIRST_EPOCH, Lease};
 use crate::queue::Queued;
@@ -44,6 +45,31 @@ pub struct NewSession {
     pub started: Record,
     /// Texts that the record refers to.
     pub contents: Vec<Content>,
+    /// True if its texts are to go once it is closed; see [`Store::sweep_texts`].
+    pub forget: bool,
+    /// The key under which it may be asked for again.
+    pub key: Option<NewKey>,
+}
+
+/// What becomes of a session's texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextFate {
+    /// They stay.
+    Kept,
+    /// They go once the session is closed.
+    ToGo,
+    /// They are no longer there.
+    Gone,
+}
+
+impl TextFate {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::ToGo => "to_go",
+            Self::Gone => "gone",
+        }
+    }
 }
 
 /// What changes in a row; `None` leaves a column as it is.
@@ -65,12 +91,14 @@ pub struct RowUpdate {
     pub summary: Option<String>,
     /// Gives up the lease with this append: nothing more can be appended under it.
     pub release: bool,
+    /// What becomes of the key under which the session was begun, if it was begun under one.
+    pub key: Option<KeyFate>,
 }
 
 impl RowUpdate {
     /// Puts a later update over this one.
     pub(crate) fn merge(&mut self, later: &Self) {
-        let Self { status, reason, settlement, deadline_ms, verdict_ms, closed_ms, summary, release } = later;
+        let Self { status, reason, settlement, deadline_ms, verdict_ms, closed_ms, summary, release, key } = later;
         self.status = status.or(self.status);
         self.reason = reason.or(self.reason);
         self.settlement = settlement.or(self.settlement);
@@ -81,6 +109,10 @@ impl RowUpdate {
             self.summary.clone_from(summary);
         }
         self.release |= release;
+        self.key = match (self.key, *key) {
+            (Some(earlier), Some(later)) => Some(earlier.then(later)),
+            (earlier, later) => later.or(earlier),
+        };
     }
 }
 
@@ -123,6 +155,10 @@ pub struct SessionRow {
     pub lease_until_ms: Option<u64>,
     /// The last place taken in its journal.
     pub last_seq: u64,
+    /// What becomes of its texts.
+    pub texts: TextFate,
+    /// Since when it is deleted, milliseconds since 1970: kept for its journal, and nobody's to see.
+    pub deleted_ms: Option<u64>,
 }
 
 /// In which order sessions are listed.
@@ -164,22 +200,43 @@ impl Store {
     /// Makes a session with its first record; this node owns it.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] if the id is taken; else as for [`Store::append`].
+    /// [`StoreError::Exists`] if the id is taken, [`StoreError::KeyTaken`] if the key is; else as for [`Store::append`].
+    /// Session and key stand or fall together.
     ///
     /// # Cancel safety
     /// Once queued the session is made. If nobody waits for its lease, nobody drives it either: it is taken over once
     /// this process has gone.
     pub async fn create(&self, session: NewSession, need: Need) -> Result<Lease, StoreError> {
-        let NewSession { id, agent, tenant, principal, previous, status, created_ms, deadline_ms, metadata, started, contents } = session;
+        let NewSession {
+            id,
+            agent,
+            tenant,
+            principal,
+            previous,
+            status,
+            created_ms,
+            deadline_ms,
+            metadata,
+            started,
+            contents,
+            forget,
+            key,
+        } = session;
+        let keyed = key.is_some();
+        let texts = if forget { TextFate::ToGo } else { TextFate::Kept };
         let append = Append { records: vec![started], contents, ..Append::default() };
         append.check()?;
-        let create = Some(Box::new(NewRow { agent, tenant, principal, previous, status, created_ms, deadline_ms, metadata }));
+        let create = Some(Box::new(NewRow { agent, tenant, principal, previous, status, created_ms, deadline_ms, metadata, texts, key }));
         let lease = Lease::new(id, FIRST_EPOCH, 0);
         let (ack, answer) = tokio::sync::oneshot::channel();
         let claim = Claim { session: id, epoch: FIRST_EPOCH };
         self.inner.queue.put_or_wait(&lease, Queued { lease: claim, create, append, need, ack: Some(ack) }).await?;
-        answer.await.unwrap_or(Err(StoreError::Closed))?;
-        Ok(lease)
+        match answer.await.unwrap_or(Err(StoreError::Closed)) {
+            Ok(()) => Ok(lease),
+            // Ids are made to be new: what was taken is the key.
+            Err(StoreError::Exists { .. }) if keyed => Err(StoreError::KeyTaken),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads the row of a session.
@@ -192,7 +249,7 @@ impl Store {
         self.inner.read(query.try_map(session_row).fetch_optional(&self.inner.readers)).await
     }
 
-    /// Lists sessions by id, which is by age.
+    /// Lists sessions that are not deleted by id, which is by age.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -202,12 +259,12 @@ impl Store {
         const NEWEST: &str = concat!(
             include_str!("../sql/session_row.sql"),
             " WHERE s.id < coalesce($1, '~') AND s.status = coalesce($2, s.status) AND s.agent = coalesce($3, s.agent)
-              AND s.tenant = coalesce($4, s.tenant) ORDER BY s.id DESC LIMIT $5"
+              AND s.tenant = coalesce($4, s.tenant) AND s.deleted_ms IS NULL ORDER BY s.id DESC LIMIT $5"
         );
         const OLDEST: &str = concat!(
             include_str!("../sql/session_row.sql"),
             " WHERE s.id > coalesce($1, '') AND s.status = coalesce($2, s.status) AND s.agent = coalesce($3, s.agent)
-              AND s.tenant = coalesce($4, s.tenant) ORDER BY s.id LIMIT $5"
+              AND s.tenant = coalesce($4, s.tenant) AND s.deleted_ms IS NULL ORDER BY s.id LIMIT $5"
         );
         let limit = page.limit.get().min(PAGE_MAX);
         let sql = match page.order {
@@ -239,6 +296,8 @@ pub(crate) struct NewRow {
     pub(crate) created_ms: u64,
     pub(crate) deadline_ms: u64,
     pub(crate) metadata: String,
+    pub(crate) texts: TextFate,
+    pub(crate) key: Option<NewKey>,
 }
 
 /// Reads an id as the tables keep it.
@@ -268,5 +327,12 @@ fn session_row(row: SqliteRow) -> Result<SessionRow, sqlx::Error> {
         epoch: ms(15)?,
         lease_until_ms: ms_maybe(16)?,
         last_seq: ms(17)?,
+        texts: match row.try_get::<&str, _>(18)? {
+            "kept" => TextFate::Kept,
+            "to_go" => TextFate::ToGo,
+            // The table admits no other word; texts that are thought gone are not looked for.
+            _ => TextFate::Gone,
+        },
+        deleted_ms: ms_maybe(19)?,
     })
 }

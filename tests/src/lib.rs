@@ -3,7 +3,9 @@
 //! - [`upstream`]: a provider and HTTP tools of our own that play scripts, down to single bytes and TCP resets;
 //! - [`mcp`]: real MCP servers, and a fake one that misbehaves as told;
 //! - [`process`]: the real `ambit` binary as a child, with a folder of its own, killed with its whole family on drop;
+//! - [`pty`]: a real pseudo-terminal, and what stands on its screen;
 //! - [`client`]: what a caller does over HTTP: sessions, streams, problems, metrics;
+//! - [`load`]: measurements that need many connections;
 //! - [`quiet`]: the leak check that ends every end-to-end test.
 //!
 //! *Invariants.* Everything listens on port 0 of loopback, so that tests run side by side. Every wait is a wait for a
@@ -14,8 +16,10 @@
 #![expect(clippy::panic, clippy::expect_used, reason = "the kit is test code: its failures are the test's failures")]
 
 pub mod client;
+pub mod load;
 pub mod mcp;
 pub mod process;
+pub mod pty;
 pub mod quiet;
 pub mod upstream;
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::error::ExecutorError;
 use crate::fault::{Answer, Departure, Fault};
+use crate::mcp::{Server, Standing};
 use crate::options::ExecutorOptions;
 use crate::output::cap::cap;
 use crate::prepare::Offer;
@@ -74,13 +75,57 @@ pub struct ToolView {
     pub class: CallClass,
 }
 
+/// What is known about one MCP server, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerView {
+    /// Its name.
+    pub name: Arc<str>,
+    /// How it stands.
+    pub standing: Standing,
+    /// How many of its tools are offered.
+    pub tools: usize,
+}
+
 impl Executor {
     /// Checks all tools and makes ready what needs no asking; MCP servers are started when they are first needed.
     ///
     /// # Errors
     /// Every tool that cannot be used as configured, with its reason, all at once.
     pub fn new(options: ExecutorOptions, sink: Arc<dyn SignalSink>) -> Result<Self, ExecutorError> {
-        Ok(Self { registry: Registry::new(options, Arc::clone(&sink))?, sink })
+        Ok(Self { registry: Registry::new(options, None, Arc::clone(&sink))?, sink })
+    }
+
+    /// Builds the executor that takes this one's place. It goes on with the bulkheads of the same name, with every permit
+    /// that is out, and with the MCP servers about which nothing has changed; the others are ended once no session can call
+    /// them any more (see [`end_unused`](Self::end_unused)). This one goes on for sessions that began with it. Once the new
+    /// one is in force, [`enforce`](Self::enforce) gives the bulkheads their new sizes.
+    ///
+    /// # Errors
+    /// As for [`Executor::new`]; nothing has changed then.
+    pub fn succeeded_by(&self, options: ExecutorOptions, sink: Arc<dyn SignalSink>) -> Result<Self, ExecutorError> {
+        Ok(Self { registry: Registry::new(options, Some(&self.registry), Arc::clone(&sink))?, sink })
+    }
+
+    /// Gives every bulkhead the size that is configured; see [`succeeded_by`](Self::succeeded_by).
+    pub fn enforce(&self) {
+        self.registry.enforce();
+    }
+
+    /// Ends the MCP servers of former executors that nobody can call any more. Takes a few seconds at most.
+    pub async fn end_unused(&self) {
+        let unused = self.registry.take_unused();
+        join_all(unused.iter().map(|server| server.close())).await;
+    }
+
+    /// Every configured MCP server: how it stands, and how many of its tools are offered.
+    #[must_use]
+    pub fn servers(&self) -> Vec<ServerView> {
+        let view = |server: &Arc<Server>| ServerView {
+            name: Arc::clone(&server.name),
+            standing: server.standing(),
+            tools: self.registry.offered_of(&server.name),
+        };
+        self.registry.servers().map(view).collect()
     }
 
     /// Sees to it that the tools of these names are known: asks MCP servers that have not been asked, all at once, each
@@ -177,7 +222,8 @@ impl Executor {
     /// Ends every MCP server with all its processes. Takes a few seconds at most; what is called afterwards finds no
     /// server.
     pub async fn close(&self) {
-        join_all(self.registry.servers().map(|server| server.close())).await;
+        let retired = self.registry.take_retired();
+        join_all(self.registry.servers().chain(&retired).map(|server| server.close())).await;
     }
 
     /// The tool, asking its server if need be: a call that is taken up after a crash may come before any offer.

@@ -23,12 +23,14 @@ mod result;
 mod wall;
 
 pub use error::{ExecutorError, ToolRefusal};
-pub use executor::{Executor, ToolOutcome, ToolRun, ToolView};
+pub use executor::{Executor, ServerView, ToolOutcome, ToolRun, ToolView};
 pub use http::net::{AllowRule, HostMapping, InvalidAllowRule, Treat};
+pub use mcp::Standing;
 pub use options::{
     ARGUMENTS_BYTES_MAX, Binding, BuiltinFunction, BuiltinOptions, ExecutorOptions, HttpOptions, HttpToolOptions, McpAllow, McpEndpoint,
     McpOptions, PolicyOverride, RetryDelays, ToolKind, ToolOptions, ToolPolicy,
 };
 pub use output::{cap::Capped, cap::cap, clean::clean, fence::fence};
+pub use prepare::json::canonical;
 pub use prepare::{Declaration, Offer, Prepared};
 pub use result::refusal_text;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ambit_core::Effect;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
 use crate::http::net::{AllowRule, HostMapping};
@@ -63,7 +63,7 @@ pub enum Binding {
 }
 
 /// How a tool may be used, whatever it is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolPolicy {
     /// What it does to the world.
     pub effect: Effect,
@@ -142,7 +142,7 @@ pub enum BuiltinFunction {
 }
 
 /// How HTTP goes out.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpOptions {
     /// Hosts that redirects may lead to besides a tool's own, and address ranges that are reachable though not public.
     pub allow: Vec<AllowRule>,
@@ -210,7 +210,7 @@ pub enum McpAllow {
 }
 
 /// What the configuration knows better about one tool of an MCP server; `None` keeps the server's policy.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolicyOverride {
     /// What it does to the world; the server's own annotations can only make it stricter.
     pub effect: Option<Effect>,
@@ -232,6 +232,36 @@ pub struct PolicyOverride {
     pub trusted: Option<bool>,
     /// True if its destination or free text leaves the tenant.
     pub egress: Option<bool>,
+}
+
+impl McpOptions {
+    /// True if a server that runs under these can go on under those: they are the same, secrets included.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let Self { endpoint, allow, policy, overrides, start_timeout, idle } = self;
+        endpoint.is_same(&other.endpoint)
+            && (allow, policy, overrides) == (&other.allow, &other.policy, &other.overrides)
+            && (start_timeout, idle) == (&other.start_timeout, &other.idle)
+    }
+}
+
+impl McpEndpoint {
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Stdio { command, args, env, path, folder }, Self::Stdio { command: c, args: a, env: e, path: p, folder: f }) => {
+                (command, args, path, folder) == (c, a, p, f) && same_secrets(env, e)
+            }
+            (Self::Http { url, headers }, Self::Http { url: u, headers: h }) => url == u && same_secrets(headers, h),
+            (Self::Stdio { .. }, Self::Http { .. }) | (Self::Http { .. }, Self::Stdio { .. }) => false,
+        }
+    }
+}
+
+/// Compares values that their type does not let compare. Both are ours, so that the time it takes tells nobody anything.
+fn same_secrets(one: &[(String, SecretString)], other: &[(String, SecretString)]) -> bool {
+    let same = |((name, value), (n, v)): (&(String, SecretString), &(String, SecretString))| {
+        name == n && value.expose_secret() == v.expose_secret()
+    };
+    one.len() == other.len() && one.iter().zip(other).all(same)
 }
 
 impl ToolPolicy {

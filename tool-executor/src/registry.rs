@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ambit_core::session::CallClass;
 use ambit_core::signal::{DependencyKind, SignalSink};
 use ambit_core::{Digest, Effect};
-use ambit_resilience::{Bulkhead, BulkheadOptions, Policy, PolicyOptions, RetryOptions};
+use ambit_resilience::{Bulkhead, BulkheadOptions, Bulkheads, Policy, PolicyOptions, RetryOptions};
 use serde_json::Value;
 
 use crate::builtin::Builtin;
 use crate::error::{ExecutorError, ToolRefusal};
 use crate::http::{Http, HttpTool};
 use crate::mcp::{Listed, McpTool, Server, effect, offered_name};
-use crate::options::{Binding, ExecutorOptions, McpAllow, PolicyOverride, TOOLS_MAX, ToolKind, ToolOptions, ToolPolicy};
+use crate::options::{
+    Binding, ExecutorOptions, HttpOptions, McpAllow, McpOptions, PolicyOverride, TOOLS_MAX, ToolKind, ToolOptions, ToolPolicy,
+};
 use crate::output::clean::clean;
 use crate::prepare::json::Json;
 use crate::prepare::schema::{Schema, property, without};
@@ -55,23 +57,32 @@ pub(crate) struct Registry {
     servers: BTreeMap<Arc<str>, Arc<Server>>,
     /// The tools of each server that has listed any, in its order.
     listed: Mutex<BTreeMap<Arc<str>, Entries>>,
-    bulkheads: Mutex<Vec<Bulkhead>>,
+    bulkheads: Bulkheads,
+    /// Servers of former registries: they are ended when no call can reach them any more.
+    retired: Mutex<Vec<Arc<Server>>>,
     http: Arc<Http>,
+    http_options: HttpOptions,
     sink: Arc<dyn SignalSink>,
     margin: std::time::Duration,
     seed: u64,
 }
 
 impl Registry {
-    /// Checks everything that can be checked without asking anybody.
-    pub(crate) fn new(options: ExecutorOptions, sink: Arc<dyn SignalSink>) -> Result<Self, ExecutorError> {
-        let http = Arc::new(Http::new(&options.http)?);
+    /// Checks everything that can be checked without asking anybody. One that takes the place of another goes on with its
+    /// bulkheads, its connections, and the servers about which nothing has changed.
+    pub(crate) fn new(options: ExecutorOptions, before: Option<&Self>, sink: Arc<dyn SignalSink>) -> Result<Self, ExecutorError> {
+        let http = match before.filter(|before| before.http_options == options.http) {
+            Some(before) => Arc::clone(&before.http),
+            None => Arc::new(Http::new(&options.http)?),
+        };
         let mut this = Self {
             tools: BTreeMap::new(),
             servers: BTreeMap::new(),
             listed: Mutex::default(),
-            bulkheads: Mutex::default(),
+            bulkheads: before.map_or_else(|| Bulkheads::new(Arc::clone(&sink)), |before| before.bulkheads.successor()),
+            retired: Mutex::default(),
             http,
+            http_options: options.http.clone(),
             sink,
             margin: options.http.margin,
             seed: options.seed,
@@ -92,10 +103,52 @@ impl Registry {
             if this.tools.contains_key(&name) {
                 refusals.push(ToolRefusal { tool: Arc::clone(&name), reason: "a tool and an MCP server have the same name".into() });
             }
-            let server = Server::new(Arc::clone(&name), server, Arc::clone(&this.http), Arc::clone(&this.sink));
+            let server = match before.and_then(|before| before.unchanged(&name, &server, &this.http)) {
+                Some(known) => known,
+                None => Server::new(Arc::clone(&name), server, Arc::clone(&this.http), Arc::clone(&this.sink)),
+            };
             this.servers.insert(name, server);
         }
-        if refusals.is_empty() { Ok(this) } else { Err(ExecutorError::Refused(refusals)) }
+        if !refusals.is_empty() {
+            return Err(ExecutorError::Refused(refusals));
+        }
+        for server in this.servers.values() {
+            if let Some(listed) = server.listed() {
+                this.take(server, &listed);
+            }
+        }
+        if let Some(before) = before {
+            this.retired = Mutex::new(before.not_kept(&this));
+        }
+        Ok(this)
+    }
+
+    /// The server of this name, if it may go on as it is.
+    fn unchanged(&self, name: &str, options: &McpOptions, http: &Arc<Http>) -> Option<Arc<Server>> {
+        self.servers.get(name).filter(|server| server.options.is_same(options) && server.goes_out_by(http)).cloned()
+    }
+
+    /// The servers that a successor has no use for.
+    fn not_kept(&self, successor: &Self) -> Vec<Arc<Server>> {
+        let is_kept = |server: &&Arc<Server>| successor.servers.values().any(|kept| Arc::ptr_eq(kept, server));
+        let retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        self.servers.values().filter(|server| !is_kept(server)).chain(retired.iter()).cloned().collect()
+    }
+
+    /// The retired servers that nobody else has any more: neither a former registry nor a session that was offered a tool.
+    pub(crate) fn take_unused(&self) -> Vec<Arc<Server>> {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.extract_if(.., |server| Arc::strong_count(server) == 1).collect()
+    }
+
+    /// All retired servers, used or not.
+    pub(crate) fn take_retired(&self) -> Vec<Arc<Server>> {
+        std::mem::take(&mut *self.retired.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Gives the bulkheads the sizes that are configured here.
+    pub(crate) fn enforce(&self) {
+        self.bulkheads.enforce();
     }
 
     /// The tool of this name, if it is known.
@@ -130,6 +183,11 @@ impl Registry {
         self.servers.values()
     }
 
+    /// How many tools of a server are offered.
+    pub(crate) fn offered_of(&self, server: &str) -> usize {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner).get(server).map_or(0, |tools| tools.len())
+    }
+
     /// Every tool known by now.
     pub(crate) fn all(&self) -> Vec<Arc<Entry>> {
         let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +195,7 @@ impl Registry {
     }
 
     pub(crate) fn bulkheads(&self) -> Vec<Bulkhead> {
-        self.bulkheads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.bulkheads.all()
     }
 
     pub(crate) fn http(&self) -> &Http {
@@ -301,20 +359,15 @@ impl Registry {
     }
 
     fn pool(&self, name: Arc<str>, policy: &ToolPolicy) -> Bulkhead {
-        let bulkhead = Bulkhead::new(
-            BulkheadOptions {
-                pool: name,
-                kind: DependencyKind::Tool,
-                permits: policy.permits,
-                queue: policy.queue,
-                // Every tool call continues a session.
-                fresh_wait: std::time::Duration::ZERO,
-                continuing_wait: policy.continuing_wait,
-            },
-            Arc::clone(&self.sink),
-        );
-        self.bulkheads.lock().unwrap_or_else(PoisonError::into_inner).push(bulkhead.clone());
-        bulkhead
+        self.bulkheads.open(BulkheadOptions {
+            pool: name,
+            kind: DependencyKind::Tool,
+            permits: policy.permits,
+            queue: policy.queue,
+            // Every tool call continues a session.
+            fresh_wait: std::time::Duration::ZERO,
+            continuing_wait: policy.continuing_wait,
+        })
     }
 }
 

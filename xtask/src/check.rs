@@ -75,6 +75,8 @@ const E2E: &[Step] = &[
     BUILD,
     // Real MCP servers, from their committed lock file, into a folder that git does not see.
     Step { name: "MCP servers", run: |root| one(Run::new(root, "tests/mcp/install.sh", &[], 5).status()) },
+    Step { name: "schemathesis", run: |root| one(Run::new(root, "tests/schemathesis/install.sh", &[], 5).status()) },
+    CLIENTS,
     Step { name: "tests end to end", run: |root| Suite::E2e.run(root) },
 ];
 const DOCS: &[Step] = &[
@@ -87,12 +89,16 @@ const DOCS: &[Step] = &[
         },
     },
     Step { name: "doc tests", run: |root| one(Run::cargo(root, &["test", "--locked", "--workspace", "--doc", "--quiet"], 20).status()) },
+    CLIENTS,
     Step { name: "commands of the documents", run: console::check },
 ];
 
 /// All targets at once, tests and plain binaries: the one development set of artefacts.
 const BUILD: Step =
     Step { name: "build", run: |root| one(Run::cargo(root, &["build", "--locked", "--workspace", "--all-targets"], 40).status()) };
+
+/// The official OpenAI clients, from their committed lock files; does nothing where that is done.
+const CLIENTS: Step = Step { name: "OpenAI clients", run: |root| one(Run::new(root, "tests/clients/install.sh", &[], 5).status()) };
 
 /// A step that is one check.
 fn one(end: Result<(), String>) -> Result<Tally, String> {

@@ -5,6 +5,7 @@
 //! built already. `ambit serve` stays up for the rest of the page and must end well when it is asked to.
 //! A line may end with `# exit N` if it is meant to fail. What a command prints is not compared, and is shown only if it
 //! ends otherwise than it should. A fence that opens with `toml ambit.toml` is written to that file of the folder.
+//! A fence marked `python` or `js` is run whole, with the OpenAI client that `tests/clients/install.sh` has installed.
 
 use std::fmt;
 use std::fs;
@@ -29,6 +30,8 @@ const LISTENERS: [Listener; 2] = [
 ];
 /// Where the output of a line goes, in the page's folder.
 const OUTPUT: &str = ".output";
+/// Where the OpenAI clients of the examples are installed.
+const CLIENTS: &str = "tests/clients";
 /// Pages that are run.
 const PAGES: [&str; 2] = ["README.md", "docs"];
 
@@ -52,7 +55,7 @@ pub(crate) fn check(root: &Path) -> Result<Tally, String> {
         if acts.is_empty() {
             continue;
         }
-        let mut session = Session::new(&binary)?;
+        let mut session = Session::new(root, &binary)?;
         let mut failed = None;
         for (line, act) in &acts {
             eprintln!("-- {}:{line}: {act}", page.display());
@@ -96,6 +99,35 @@ enum Act {
     Run { text: String, exit: i32 },
     /// Writes a file.
     Write { file: String, text: String },
+    /// Runs a program, which must end well.
+    Program { language: Language, text: String },
+}
+
+/// What a program is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Language {
+    Python,
+    Js,
+}
+
+impl Language {
+    const ALL: [Self; 2] = [Self::Python, Self::Js];
+
+    /// The mark of its fences.
+    fn mark(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::Js => "js",
+        }
+    }
+
+    /// The file that a program is written to, and how it is run, below the folder of the clients if a path is given.
+    fn run(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Python => ("example.py", "python/.venv/bin/python"),
+            Self::Js => ("example.mjs", "node"),
+        }
+    }
 }
 
 impl fmt::Display for Act {
@@ -103,6 +135,7 @@ impl fmt::Display for Act {
         match self {
             Self::Run { text, .. } => f.write_str(text),
             Self::Write { file, .. } => write!(f, "(writes {file})"),
+            Self::Program { language, .. } => write!(f, "(runs {})", language.run().0),
         }
     }
 }
@@ -111,7 +144,8 @@ impl fmt::Display for Act {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fence {
     Console,
-    File,
+    /// All of it belongs to the act before.
+    Whole,
     Other,
 }
 
@@ -126,13 +160,19 @@ fn acts(page: &str) -> Vec<(usize, Act)> {
                 (Some(_), _) => None,
                 (None, Some((_, file))) => {
                     found.push((number + 1, Act::Write { file: file.to_owned(), text: String::new() }));
-                    Some(Fence::File)
+                    Some(Fence::Whole)
                 }
                 (None, None) if info == "console" => Some(Fence::Console),
-                (None, None) => Some(Fence::Other),
+                (None, None) => match Language::ALL.into_iter().find(|language| language.mark() == info) {
+                    Some(language) => {
+                        found.push((number + 1, Act::Program { language, text: String::new() }));
+                        Some(Fence::Whole)
+                    }
+                    None => Some(Fence::Other),
+                },
             };
-        } else if fence == Some(Fence::File) {
-            if let Some((_, Act::Write { text, .. })) = found.last_mut() {
+        } else if fence == Some(Fence::Whole) {
+            if let Some((_, Act::Write { text, .. } | Act::Program { text, .. })) = found.last_mut() {
                 text.push_str(line);
                 text.push('\n');
             }
@@ -177,6 +217,7 @@ fn translated(text: &str) -> Result<Option<String>, String> {
 /// The commands of one page: a folder, and the server if one was started.
 struct Session {
     folder: PathBuf,
+    clients: PathBuf,
     path: String,
     server: Option<Server>,
 }
@@ -188,30 +229,53 @@ struct Server {
 }
 
 impl Session {
-    fn new(binary: &Path) -> Result<Self, String> {
+    fn new(root: &Path, binary: &Path) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("ambit-console-{}", std::process::id()));
         let _gone = fs::remove_dir_all(&folder); // What a run before us left behind.
         fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let own = binary.parent().unwrap_or(binary).to_string_lossy().into_owned();
         let path = format!("{own}:{}", std::env::var("PATH").unwrap_or_default());
-        Ok(Self { folder, path, server: None })
+        Ok(Self { folder, clients: root.join(CLIENTS), path, server: None })
     }
 
     fn act(&mut self, act: &Act) -> Result<(), String> {
         match act {
             Act::Run { text, exit } => self.run(text, *exit),
             Act::Write { file, text } => fs::write(self.folder.join(file), text).map_err(|e| format!("{file}: {e}")),
+            Act::Program { language, text } => self.program(*language, text),
         }
     }
 
+    /// Runs a program from a file in the folder, beside which its client is found.
+    fn program(&mut self, language: Language, text: &str) -> Result<(), String> {
+        let (file, runner) = language.run();
+        let runner = if runner.contains('/') { self.clients.join(runner) } else { PathBuf::from(runner) };
+        let packages = self.clients.join("node/node_modules");
+        for installed in [&packages, &self.clients.join("python/.venv")] {
+            if !installed.is_dir() {
+                return Err(format!("{} is missing; hint: run `{CLIENTS}/install.sh`", installed.display()));
+            }
+        }
+        let beside = self.folder.join("node_modules");
+        if !beside.exists() {
+            std::os::unix::fs::symlink(&packages, &beside).map_err(|e| format!("{}: {e}", beside.display()))?;
+        }
+        fs::write(self.folder.join(file), self.moved(text)).map_err(|e| format!("{file}: {e}"))?;
+        self.run(&format!("'{}' {file}", runner.display()), 0)
+    }
+
+    /// A text with the addresses that the server really has.
+    fn moved(&self, text: &str) -> String {
+        let addresses = self.server.iter().flat_map(|server| &server.addresses);
+        addresses.fold(text.to_owned(), |text, (written, real)| text.replace(written, real))
+    }
+
     fn run(&mut self, shown: &str, exit: i32) -> Result<(), String> {
-        let Some(mut text) = translated(shown)? else { return Ok(()) };
+        let Some(text) = translated(shown)? else { return Ok(()) };
         if text == "ambit serve" || text.starts_with("ambit serve ") {
             return self.serve(&text);
         }
-        for (written, real) in self.server.iter().flat_map(|server| &server.addresses) {
-            text = text.replace(written, real);
-        }
+        let text = self.moved(&text);
         let output = self.folder.join(OUTPUT);
         let file = fs::File::create(&output).map_err(|e| format!("{OUTPUT}: {e}"))?;
         let both = file.try_clone().map_err(|e| format!("{OUTPUT}: {e}"))?;
@@ -305,6 +369,11 @@ mod tests {
         check("```sh\n$ no\n```\n$ no\n", vec![]);
         check("```console\n$ ambit run \\\n    \"hi\"\nan answer\n```\n", vec![(2, run("ambit run \"hi\"", 0))]);
         check("```console\n$ a # exit 2\n$ b # why\n```\n", vec![(2, run("a", 2)), (3, run("b # why", 0))]);
+        check(
+            "```python\nimport x\n\nx()\n```\n```python no\n",
+            vec![(1, Act::Program { language: Language::Python, text: "import x\n\nx()\n".to_owned() }), (6, write("no", ""))],
+        );
+        check("```js\n$ x\n```\n", vec![(1, Act::Program { language: Language::Js, text: "$ x\n".to_owned() })]);
         check("```toml\n[no]\n```\n```toml a.toml\n[yes]\n\n$ x\n```\n", vec![(4, write("a.toml", "[yes]\n\n$ x\n"))]);
     }
 
@@ -327,10 +396,12 @@ mod tests {
 
     #[test]
     fn a_line_ends_as_it_says() {
-        let mut session = Session::new(Path::new("/nowhere/ambit")).unwrap();
+        let mut session = Session::new(Path::new("/nowhere"), Path::new("/nowhere/ambit")).unwrap();
         session.act(&Act::Write { file: "note".to_owned(), text: "well\n".to_owned() }).unwrap();
         assert_eq!(session.run("test \"$NO_COLOR$(cat note)\" = 1well", 0), Ok(()));
         assert_eq!(session.run("exit 3", 3), Ok(()));
+        let program = Act::Program { language: Language::Js, text: String::new() };
+        assert!(session.act(&program).unwrap_err().contains("install.sh"));
         assert!(session.run("false | cat", 0).unwrap_err().contains("exit status: 1"));
         session.end().unwrap();
     }

@@ -1,6 +1,7 @@
 //! Behaviour of the crate as a whole, as data.
 
 mod bounds;
+mod changes;
 mod explain;
 mod generated;
 mod messages;

@@ -290,6 +290,12 @@ impl Machine {
         }
     }
 
+    /// How often its limits were tightened, of at most [`TIGHTENINGS_MAX`].
+    #[must_use]
+    pub const fn tightenings(&self) -> u32 {
+        self.tightenings
+    }
+
     /// The next moment at which it wants [`Event::Woke`], milliseconds on its clock, and why.
     #[must_use]
     pub fn wake_at(&self) -> Option<(u64, &'static str)> {

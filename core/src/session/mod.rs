@@ -18,5 +18,7 @@ pub use command::{Command, fingerprint};
 pub use effects::{EffectRecord, EffectState};
 pub use event::{CallClass, Canceller, Decision, Event, Finding, FinishReason, ModelFault, PreparedCall, Reply};
 pub use machine::{Heard, Machine};
-pub use started::{CallCeiling, InputItem, MACHINE_VERSION, OfferedTool, OnLimit, Principal, Saga, Speaker, Started, TaintRule};
+pub use started::{
+    CallCeiling, Continues, InputItem, MACHINE_VERSION, NamedTarget, OfferedTool, OnLimit, Principal, Saga, Speaker, Started, TaintRule,
+};
 pub use transcript::{Transcript, Turn, TurnCall};

@@ -111,6 +111,12 @@ pub struct Started {
     pub instructions: Body,
     /// Earlier inputs and answers that the session continues, then the input itself; at least one.
     pub input: Vec<InputItem>,
+    /// The session that this one continues, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<Continues>,
+    /// The targets that may answer, in the order in which they are asked. For people; the machine never reads it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<NamedTarget>,
     /// What may be called.
     pub tools: Vec<OfferedTool>,
     /// Most that one model call may be lent.
@@ -119,6 +125,24 @@ pub struct Started {
     pub wall_ms: u64,
     /// Revision of the configuration that it runs under.
     pub config_revision: Arc<str>,
+}
+
+/// What a session goes on from. The words themselves stand at the front of its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Continues {
+    /// The earlier session.
+    pub previous: SessionId,
+    /// Pairs of earlier inputs and answer that found no room.
+    pub left_out: u32,
+}
+
+/// One configured way to a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedTarget {
+    /// The target's name.
+    pub name: Arc<str>,
+    /// The model, as its provider calls it.
+    pub model: Arc<str>,
 }
 
 /// Who said a piece of the input.

@@ -7,7 +7,7 @@ pub(crate) mod anthropic;
 mod carry;
 pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
-mod provider;
+pub(crate) mod provider;
 pub(crate) mod scripted;
 
 use std::borrow::Cow;
@@ -18,7 +18,9 @@ use ambit_core::session::FinishReason;
 use ambit_resilience::Failure;
 use serde::Serialize;
 
+use self::provider::Protocol;
 use crate::chat::{Conversation, RawCall, ToolChoice, Tools};
+use crate::options::{DialectOptions, ProviderOptions};
 use crate::stage::LegStage;
 use crate::usage::Usage;
 
@@ -81,6 +83,16 @@ impl Dialect {
             Self::Anthropic(client) => client.ask(ask, leg).await,
             Self::Scripted(script) => Ok(script.play(ask, leg).await),
         }
+    }
+}
+
+/// A provider over HTTP and how its dialect asks it; `None` for what reaches out nowhere.
+pub(crate) const fn over_http(options: &DialectOptions) -> Option<(&ProviderOptions, Protocol)> {
+    match options {
+        DialectOptions::OpenAiChat(provider) => Some((provider, openai_chat::PROTOCOL)),
+        DialectOptions::OpenAiResponses(provider) => Some((provider, openai_responses::PROTOCOL)),
+        DialectOptions::Anthropic(provider) => Some((provider, anthropic::PROTOCOL)),
+        DialectOptions::Scripted(_) => None,
     }
 }
 

@@ -101,16 +101,19 @@ impl Build {
         Self::of(DialectOptions::Scripted(ScriptedOptions { source: "script".into(), text: text.into() }))
     }
 
-    fn kit(self) -> Kit {
-        let signals = Arc::new(Signals::default());
-        let options = GatewayOptions {
+    fn options(self) -> GatewayOptions {
+        GatewayOptions {
             chains: vec![ChainOptions { name: "default".into(), targets: vec![Arc::clone(&self.target.name)] }],
             targets: vec![self.target],
             clock: WallClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(WALL), Instant::now()),
             seed: 1,
             hold: self.hold,
-        };
-        let gateway = Gateway::new(options, signals.clone()).unwrap();
+        }
+    }
+
+    fn kit(self) -> Kit {
+        let signals = Arc::new(Signals::default());
+        let gateway = Gateway::new(self.options(), signals.clone()).unwrap();
         let mut conversation = Conversation::new("be brief");
         conversation.push_user("hello");
         Kit { gateway, signals, conversation, tools: Tools::none(), heard: Heard::default() }

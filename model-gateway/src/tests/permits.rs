@@ -121,3 +121,28 @@ fn a_gateway_says_what_is_wrong_with_its_options() {
         "target `primary`: demo.toml:1: unknown field `defalt`",
     );
 }
+
+#[tokio::test]
+async fn a_successor_shares_the_permits_of_its_name() {
+    let upstream = Upstream::answers(json(&completion("{\"content\":\"a\"}", "stop"))).await;
+    let kit = one_permit(upstream.url());
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let admission = kit.chain().admit(Subject::default(), deadline).await.unwrap();
+    let successor = |permits: u32| {
+        let mut build = Build::chat(vec![upstream.url()]);
+        build.target.bulkhead.permits = NonZeroU32::new(permits).unwrap();
+        kit.gateway.succeeded_by(build.options(), Arc::new(ambit_core::signal::Silent)).unwrap()
+    };
+    let next = successor(2);
+    let chain = next.chain("default").unwrap();
+    let refused = chain.admit(Subject::default(), deadline).await.unwrap_err();
+    assert_eq!((refused.in_use, refused.permits), (1, 1), "the size changes once it is in force");
+    next.enforce();
+    let second = chain.admit(Subject::default(), deadline).await.unwrap();
+    assert!(chain.admit(Subject::default(), deadline).await.is_err(), "both permits are out, wherever they were taken");
+    drop((admission, second));
+    assert!(kit.gateway.is_quiescent() && next.is_quiescent());
+    // One that is given up changes nothing.
+    drop(successor(7));
+    assert_eq!(next.pools().next().unwrap().permits, 2);
+}

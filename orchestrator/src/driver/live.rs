@@ -10,7 +10,9 @@ use ambit_store::{Lease, MessageId};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::driver::text::LiveText;
+use crate::error::Untightened;
 use crate::record::Note;
+use crate::request::LimitsWish;
 use crate::view::SessionView;
 
 /// Most messages that wait for one session. Pieces of text that find no place are sent with the next.
@@ -20,6 +22,8 @@ pub(crate) const MAILBOX: usize = 64;
 pub(crate) enum Mail {
     /// Somebody wants it to stop; `heard` is the message in the store that said so.
     Cancel { by: Canceller, heard: Option<MessageId> },
+    /// Somebody wants tighter limits, and waits for what comes of it unless it is a message in the store.
+    Tighten { wish: LimitsWish, heard: Option<MessageId>, told: Option<oneshot::Sender<Result<(), Untightened>>> },
     /// A call that is no read wants to leave; answered `true` once that is durable.
     Dispatch { step: Step, go: oneshot::Sender<bool> },
     /// A piece of text has arrived.

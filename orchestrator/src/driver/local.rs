@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ambit_core::limit::IDEMPOTENCY_KEPT_MS;
 use ambit_core::session::{
     Canceller, Command, Decision, Event, Finding, FinishReason, Heard, ModelFault, PreparedCall, Reply, TurnCall, fingerprint,
 };
 use ambit_core::signal::{Signal, Subject};
 use ambit_core::{Allowance, Axis, Gate, Reason, SessionId, Status, Step, ToolCode, ToolResult, Verdict};
 use ambit_model_gateway::{Admission, ModelOutcome, Turn};
-use ambit_store::{Append, Content, Lease, MessageId, Need, Record, RecordKind, RowUpdate, StoreError};
+use ambit_store::{Append, Content, KeyFate, Lease, MessageId, Need, Record, RecordKind, RowUpdate, StoreError};
 use ambit_tool_executor::ToolOutcome;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
@@ -30,7 +31,9 @@ use crate::driver::{Equipment, Shared};
 use crate::progress::Progress;
 use crate::record::{self, Note};
 use crate::rendered::{Fencing, Rendered};
-use crate::view::{Around, SessionView};
+use crate::view::{Around, CUT, LEFT_OUT, SessionView};
+
+mod tighten;
 
 /// Most characters of a failure's words that are kept.
 const FAILURE_CHARS: usize = 500;
@@ -141,6 +144,8 @@ impl Session {
         // Limits can be so tight that the first record holds the verdict already.
         if let Some(verdict) = self.progress.verdict().copied() {
             self.told_first(&verdict);
+        } else if self.seq == 1 && self.progress.machine.started().continues.is_some_and(|continues| continues.left_out > 0) {
+            self.shortened(LEFT_OUT);
         }
         self.execute(commands);
         // One timer for the whole session, moved only when the machine wants to be woken at another moment.
@@ -213,6 +218,7 @@ impl Session {
     async fn told(&mut self, mail: Mail) {
         match mail {
             Mail::Cancel { by, heard } => self.hear(Event::Cancelled { by }, heard).await,
+            Mail::Tighten { wish, heard, told } => self.tighten(&wish, heard, told).await,
             Mail::Dispatch { step, go } => {
                 let may = self.heard(Event::Dispatched { step }, None).await == Heard::Applied && !self.lost;
                 // The step may have been dropped meanwhile; then nobody listens and nothing leaves.
@@ -273,6 +279,7 @@ impl Session {
         let need = self.need(&event);
         let had_verdict = self.progress.verdict().is_some();
         let turns = self.progress.machine.transcript().turns().len();
+        let tightened = matches!(event, Event::LimitsTightened { .. });
         let (heard, commands) = self.progress.hear(event, at);
         if heard == Heard::Invalid {
             error!(session = %self.id, phase = self.progress.machine.phase(), event = name, "an event that nobody asked for");
@@ -289,10 +296,14 @@ impl Session {
         self.seq += 1;
         let record = Record { seq: self.seq, kind: RecordKind::Event, at_ms: at, body, fingerprint: fingerprint(&commands) };
         let fell = self.progress.verdict().copied().filter(|_| !had_verdict);
+        let mut row = self.row(fell.as_ref(), at);
+        if tightened {
+            row.get_or_insert_default().deadline_ms = Some(self.deadline_ms());
+        }
         let append = Append {
             records: vec![record],
             contents: self.texts.take_fresh().into_iter().map(|(digest, text)| Content { digest, text }).collect(),
-            row: self.row(fell.as_ref(), at),
+            row,
             heard: message.into_iter().collect(),
         };
         let looping = self.looping(turns);
@@ -357,6 +368,7 @@ impl Session {
             verdict_ms: fell.map(|_| wall),
             closed_ms: closed.then_some(wall),
             release: closed,
+            key: Some(key_fate(self.progress.verdict(), closed.then_some(wall))),
             ..RowUpdate::default()
         })
     }
@@ -366,6 +378,8 @@ impl Session {
         let of_write = |step: &Step| self.progress.machine.effects().iter().any(|effect| effect.step == *step);
         match event {
             Event::Dispatched { .. } | Event::Reconciled { .. } | Event::Compensated { .. } => Need::Durable,
+            // An operator was told that they are in force.
+            Event::LimitsTightened { .. } => Need::Durable,
             Event::ToolFinished { step, .. } if of_write(step) => Need::Durable,
             Event::ToolFinished { .. }
             | Event::Retrieved { .. }
@@ -373,7 +387,6 @@ impl Session {
             | Event::ModelFailed { .. }
             | Event::ApprovalDecided { .. }
             | Event::Cancelled { .. }
-            | Event::LimitsTightened { .. }
             | Event::Woke
             | Event::Resumed => Need::Applied,
         }
@@ -474,7 +487,7 @@ impl Session {
                     let mut rendered = self.rendered.take().unwrap_or_else(|| Box::new(Rendered::new(&self.progress.machine, &self.texts)));
                     let fencing = Fencing { trusted: &self.equipment.trusted, marker: self.marker };
                     if rendered.catch_up(&self.progress.machine, &self.texts, &fencing) {
-                        self.shortened();
+                        self.shortened(CUT);
                     }
                     let model = ModelStep {
                         step,
@@ -500,7 +513,7 @@ impl Session {
                     let dependency = tool.clone();
                     let tool = ToolStep {
                         step,
-                        executor: self.shared.executor.clone(),
+                        executor: self.equipment.executor.clone(),
                         tool,
                         arguments: self.texts.get(arguments),
                         key: format!("{}.{step}", self.id),
@@ -532,10 +545,10 @@ impl Session {
         }
     }
 
-    /// Older tool outputs were cut to make room: labelled in the answer, seen in the stream, counted.
-    fn shortened(&mut self) {
+    /// Something older was cut to make room: labelled in the answer, seen in the stream, counted.
+    fn shortened(&mut self, reason: &'static str) {
         let (agent, capability) = (self.equipment.agent.name.clone(), Arc::<str>::from("context"));
-        let (mode, reason) = ("shortened", "older tool outputs were cut to make room");
+        let mode = "shortened";
         self.emit(&Signal::SessionDegraded { agent, capability: capability.clone(), mode, reason });
         self.note(&Note::Degraded { capability, mode: mode.into(), reason: reason.into() }, Vec::new());
     }
@@ -611,6 +624,15 @@ impl Session {
         let code = if sent { ToolCode::OutcomeUnknown } else { ToolCode::ToolError };
         Event::ToolFinished { step, attempts, result: ToolResult::bare(code) }
     }
+}
+
+/// What becomes of the key under which a session was begun: where nothing was done, whoever asks again is to be served
+/// anew; else the answer is kept for a day from the close.
+pub(crate) fn key_fate(verdict: Option<&Verdict>, closed_ms: Option<u64>) -> KeyFate {
+    if verdict.is_some_and(|verdict| verdict.untouched && verdict.answer.is_none()) {
+        return KeyFate::Released;
+    }
+    KeyFate::Done { until_ms: closed_ms.map(|closed| closed.saturating_add(IDEMPOTENCY_KEPT_MS)) }
 }
 
 /// What is left of a limit, from 0 to 1.

@@ -6,36 +6,38 @@ pub(crate) mod recovery;
 pub(crate) mod steps;
 pub(crate) mod text;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use ambit_model_gateway::{Chain, Gateway, ToolDeclaration, Tools};
+use ambit_model_gateway::{Chain, ToolDeclaration, Tools};
 use ambit_store::Store;
 use ambit_tool_executor::{Executor, Offer};
+use arc_swap::ArcSwap;
 
 use crate::agent::Agent;
 use crate::driver::live::Timeline;
+use crate::setup::Setup;
 
 /// What all sessions of a process share.
 pub(crate) struct Shared {
     pub(crate) store: Store,
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) executor: Arc<Executor>,
     pub(crate) timeline: Arc<Timeline>,
-    pub(crate) agents: BTreeMap<Arc<str>, Arc<Agent>>,
+    /// What sessions begin with from now on.
+    pub(crate) setup: ArcSwap<Setup>,
 }
 
 /// An agent's surroundings for one session: whom to ask and what may be called.
 pub(crate) struct Equipment {
     pub(crate) agent: Arc<Agent>,
     pub(crate) chain: Arc<Chain>,
+    pub(crate) executor: Arc<Executor>,
     pub(crate) offer: Offer,
     pub(crate) tools: Arc<Tools>,
     pub(crate) trusted: HashSet<Arc<str>>,
 }
 
 impl Equipment {
-    pub(crate) fn new(agent: Arc<Agent>, chain: Arc<Chain>, offer: Offer) -> Self {
+    pub(crate) fn new(agent: Arc<Agent>, chain: Arc<Chain>, executor: Arc<Executor>, offer: Offer) -> Self {
         let mut trusted = HashSet::new();
         let mut declared = Vec::new();
         for tool in offer.declarations() {
@@ -44,6 +46,6 @@ impl Equipment {
             }
             declared.push(ToolDeclaration { name: tool.name, description: tool.description, schema: tool.schema });
         }
-        Self { agent, chain, offer, tools: Arc::new(Tools::new(declared)), trusted }
+        Self { agent, chain, executor, offer, tools: Arc::new(Tools::new(declared)), trusted }
     }
 }

@@ -248,3 +248,47 @@ proptest! {
         prop_assert!(bulkhead.is_quiescent());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn more_permits_let_those_who_wait_in_at_once() {
+    let (bulkhead, long) = (bulkhead(1, 8, Duration::from_secs(4)), Duration::from_secs(1));
+    let _held = bulkhead.try_admit_fresh(Subject::default()).unwrap();
+    let start = Instant::now();
+    let waiting = join_all(["c", "f", "f"].map(|who| admit(&bulkhead, who)));
+    let grow = async {
+        tokio::time::sleep(long).await;
+        bulkhead.adjust(&options(4, 8, Duration::from_secs(4)));
+    };
+    let (admitted, ()) = join(waiting, grow).await;
+    assert!(admitted.iter().all(Result::is_ok), "{admitted:?}");
+    assert_eq!((start.elapsed(), bulkhead.in_use(), bulkhead.permits()), (long, 4, 4));
+    drop(admitted);
+    assert_eq!((bulkhead.in_use(), bulkhead.queued()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fewer_permits_never_let_more_calls_run_than_one_of_the_settings_allows() {
+    let bulkhead = bulkhead(3, 8, Duration::ZERO);
+    let admitted = || bulkhead.try_admit_fresh(Subject::default());
+    let mut held: Vec<Permit> = (0..3).map(|_| admitted().unwrap()).collect();
+    bulkhead.adjust(&options(1, 8, Duration::ZERO));
+    for in_use in [3, 2, 1] {
+        assert_eq!((bulkhead.in_use(), bulkhead.permits(), admitted().is_err()), (in_use, 1, true));
+        held.pop();
+    }
+    assert!(bulkhead.is_quiescent());
+    let _one = admitted().unwrap();
+    assert!(admitted().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_wait_holds_for_who_comes_after() {
+    let bulkhead = bulkhead(1, 1, Duration::ZERO);
+    let _held = bulkhead.try_admit_fresh(Subject::default()).unwrap();
+    bulkhead.adjust(&BulkheadOptions { continuing_wait: 10 * MS, queue: 0, ..options(1, 0, Duration::ZERO) });
+    assert_eq!(admit(&bulkhead, "c").await.unwrap_err().reason, SaturatedReason::QueueFull);
+    bulkhead.adjust(&BulkheadOptions { continuing_wait: 10 * MS, ..options(1, 1, Duration::ZERO) });
+    let start = Instant::now();
+    assert_eq!(admit(&bulkhead, "c").await.unwrap_err().reason, SaturatedReason::WaitExpired);
+    assert_eq!(start.elapsed(), 10 * MS);
+}

@@ -2,23 +2,32 @@
 
 mod bounds;
 mod config;
+mod doctor;
+mod look;
+mod pages;
+mod progress;
+mod replay;
 mod run;
 mod serve;
+mod sessions;
+mod table;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ambit_config::{Config, Sources, load};
 use clap::{Args, Parser, Subcommand};
 
 use crate::app::AppError;
+use crate::cli::look::Look;
 use crate::exit;
 use crate::output::{out, say};
 
 /// Runs tool-using agents that always stop.
 #[derive(Debug, Parser)]
-#[command(name = "ambit", version, about, max_term_width = 100)]
+#[command(name = "ambit", version, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     global: Global,
@@ -27,7 +36,7 @@ pub(crate) struct Cli {
 }
 
 /// What every command may be told.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct Global {
     /// The configuration file (otherwise AMBIT_CONFIG, else ./ambit.toml if it is there).
     #[arg(long, global = true, value_name = "FILE")]
@@ -48,11 +57,22 @@ enum Command {
     Serve,
     /// Shows the worst case of a session and of the process, with its arithmetic.
     Bounds(bounds::Bounds),
+    /// Looks at sessions, and stops them, beside the process that runs them.
+    #[command(subcommand)]
+    Sessions(sessions::SessionsCommand),
+    /// Retells a session: every decision with its reason.
+    Replay(replay::ReplayArgs),
+    /// Checks whether everything that is needed is there, with a hint where it is not.
+    Doctor(doctor::Doctor),
     /// Looks at the configuration.
     #[command(subcommand)]
     Config(config::ConfigCommand),
     /// Prints the OpenAPI document.
     Openapi,
+    /// Prints completions for a shell.
+    Completions(pages::Completions),
+    /// Prints the manual page of a command.
+    Man(pages::Man),
 }
 
 impl Global {
@@ -71,14 +91,27 @@ impl Global {
 
 impl Cli {
     pub(crate) fn run(self) -> ExitCode {
+        let sources = self.global.sources();
+        let look = Look::of(&sources.env);
         match self.command {
-            Command::Run(run) => with_config(&self.global, |config| run.execute(config)),
-            Command::Serve => with_config(&self.global, serve::serve),
+            Command::Run(run) => with_config(&self.global, |config| run.execute(config, look)),
+            Command::Serve => {
+                let global = self.global.clone();
+                with_config(&self.global, |config| serve::serve(config, move || global.sources()))
+            }
             Command::Bounds(bounds) => match self.global.load() {
                 Ok(config) => bounds.execute(&config),
                 Err(code) => code,
             },
-            Command::Config(command) => command.execute(&self.global.sources()),
+            Command::Config(command) => command.execute(&sources),
+            Command::Sessions(command) => with_config(&self.global, |config| command.execute(config, look)),
+            Command::Replay(replay) => with_config(&self.global, |config| replay.execute(config, look)),
+            Command::Doctor(doctor) => match load(&sources) {
+                Ok(config) => on_runtime(doctor.execute(Arc::new(config), look)),
+                Err(errors) => doctor.refuse(&errors, look),
+            },
+            Command::Completions(completions) => completions.execute(),
+            Command::Man(man) => man.execute(),
             Command::Openapi => {
                 out!("{}", crate::http::openapi());
                 ExitCode::from(exit::DONE)
@@ -87,14 +120,25 @@ impl Cli {
     }
 }
 
+/// Longest that leaving waits for threads that are in the middle of something, a name being looked up for example.
+const THREADS: Duration = Duration::from_millis(500);
+
 /// Loads the configuration and runs a future to its end on a runtime of its own.
 fn with_config<F: Future<Output = ExitCode>>(global: &Global, then: impl FnOnce(Arc<Config>) -> F) -> ExitCode {
-    let config = match global.load() {
-        Ok(config) => config,
-        Err(code) => return code,
-    };
+    match global.load() {
+        Ok(config) => on_runtime(then(config)),
+        Err(code) => code,
+    }
+}
+
+/// Runs a future to its end on a runtime of its own.
+fn on_runtime(future: impl Future<Output = ExitCode>) -> ExitCode {
     match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(then(config)),
+        Ok(runtime) => {
+            let code = runtime.block_on(future);
+            runtime.shutdown_timeout(THREADS);
+            code
+        }
         Err(failed) => {
             say!("error: the runtime cannot be started: {failed}");
             ExitCode::from(exit::FAILURE)

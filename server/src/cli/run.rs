@@ -1,26 +1,29 @@
 //! `ambit run`: one bounded session here and now.
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ambit_config::Config;
+use ambit_core::Settlement;
 use ambit_core::session::{Canceller, OnLimit};
 use ambit_orchestrator::{Followed, LimitsWish, Running, Said, SessionRequest, SessionStream, SessionView, StartError};
 use clap::Args;
 use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{App, Role};
+use crate::app::{App, AppError, Role};
+use crate::cli::look::Look;
+use crate::cli::progress::{Progress, TICK};
 use crate::cli::{explain, failed_to_start};
 use crate::exit;
-use crate::http::{local, session_json};
-use crate::output::{out, say};
+use crate::http::{event_json, local, session_json};
+use crate::output::{out, piece, plain, say};
 use crate::telemetry::logs;
 
 /// Largest input read from stdin, bytes; the prompt limit in characters is checked later.
@@ -37,16 +40,19 @@ pub(crate) struct Run {
     /// What to say to it; `-` reads stdin.
     #[arg(value_name = "INPUT")]
     second: Option<String>,
-    /// Print the whole session as JSON instead of the answer.
+    /// Print the whole session as JSON instead of the answer; with `--stream` one object an event.
     #[arg(long)]
     json: bool,
+    /// Print text as it comes.
+    #[arg(long)]
+    stream: bool,
     /// No progress on stderr.
     #[arg(long, short)]
     quiet: bool,
 }
 
 impl Run {
-    pub(crate) async fn execute(self, config: Arc<Config>) -> ExitCode {
+    pub(crate) async fn execute(self, config: Arc<Config>, look: Look) -> ExitCode {
         // Progress is for people, the log for operators: only warnings mix.
         logs::init("warn", false);
         let (agent, input) = match self.words(&config) {
@@ -68,24 +74,32 @@ impl Run {
                 return ExitCode::from(exit::USAGE);
             }
         };
-        // From here on a signal is a cancellation, and the session still ends in order; a second one hurries its settlement.
+        // From here on a signal is a cancellation, and the session still ends in order; at the second one we leave.
         let stop = Arc::new(Stop::default());
-        let (cancel, hurry) = (stop.cancel.clone(), stop.hurry.clone());
-        let signals = listen(stop.clone());
+        let mut signals = JoinSet::new();
+        signals.spawn(listen(stop.clone()));
         let work = async {
-            let app = match App::start(config, Role::Runner(&agent)).await {
+            let app = match App::start(config, Role::Runner(&agent), stop.cancel.clone().cancelled_owned()).await {
                 Ok(app) => app,
+                Err(AppError::Stopped) => {
+                    say!("stopped before the session began");
+                    return ExitCode::from(exit::INTERRUPTED);
+                }
                 Err(failed) => return failed_to_start(&failed),
             };
-            let code = self.session(&app, agent.clone(), input, &cancel).await;
+            let code = self.session(&app, agent.clone(), input, look, &stop.cancel).await;
             // The session is over: nothing is left to be waited for but its settlement.
-            app.drain(SETTLE, &hurry).await;
+            app.drain(SETTLE, &CancellationToken::new()).await;
             app.close().await;
             code
         };
         let code = tokio::select! {
             code = work => code,
-            () = signals => ExitCode::from(exit::FAILURE),
+            // What is out is dropped, as in a crash: the journal holds what is needed to go on.
+            () = stop.leave.cancelled() => {
+                say!("left at once: what was not settled is taken up by the next `ambit serve` on this file");
+                ExitCode::from(exit::INTERRUPTED)
+            }
         };
         if stop.terminated.load(Ordering::Acquire) { ExitCode::from(exit::TERMINATED) } else { code }
     }
@@ -107,16 +121,16 @@ impl Run {
         }
     }
 
-    async fn session(&self, app: &App, agent: String, input: String, cancel: &CancellationToken) -> ExitCode {
+    async fn session(&self, app: &App, agent: String, input: String, look: Look, cancel: &CancellationToken) -> ExitCode {
         let request = SessionRequest {
             agent,
             input: vec![input.into()],
             tainted: false,
-        previous: None,
-        idempotency: None,
-        forget: false,
-        trace: None,
-        limits: LimitsWish::default(),
+            previous: None,
+            idempotency: None,
+            forget: false,
+            trace: None,
+            limits: LimitsWish::default(),
             tools_allow: None,
             tools_deny: Vec::new(),
             on_limit: OnLimit::Answer,
@@ -137,42 +151,111 @@ impl Run {
                 return ExitCode::from(refusal_code(&refused));
             }
         };
-        let Some(view) = self.follow(app, running, cancel).await else {
+        let Some(view) = self.follow(app, running, look, cancel).await else {
             say!("error: the session could not be followed to its end");
             return ExitCode::from(exit::UNAVAILABLE);
         };
-        if self.json {
-            out!("{}", session_json(&view));
-        } else {
-            summary(&view);
+        match (self.json, self.stream) {
+            (true, false) => out!("{}", session_json(&view)),
+            // The last event holds the session.
+            (true, true) => {}
+            (false, streamed) => summary(&view, streamed),
+        }
+        if view.settlement == Settlement::Pending && !self.quiet {
+            say!("waiting for what was sent to end");
         }
         view.verdict.map_or(ExitCode::from(exit::FAILURE), |verdict| exit::of_verdict(&verdict))
     }
 
     /// Shows what happens until the verdict; Ctrl-C cancels the session, and it still ends in order.
-    async fn follow(&self, app: &App, mut running: Running, cancel: &CancellationToken) -> Option<Arc<SessionView>> {
-        let progress = Progress { quiet: self.quiet, started: Instant::now() };
+    async fn follow(&self, app: &App, mut running: Running, look: Look, cancel: &CancellationToken) -> Option<Arc<SessionView>> {
+        let mut progress = Progress::new(look, self.quiet, self.stream, &running.limits);
         progress.line(&format!("session {}, deadline {} s", running.id, running.limits.deadline_ms / 1_000));
         let mut stream = app.orchestrator.follow(running.id, false).await.ok();
         let id = running.id;
-        let shown = async {
-            while let Some(event) = next(&mut stream).await {
-                progress.show(&event);
-                if event.terminal {
-                    break;
+        let mut tick = interval(TICK);
+        let mut text = Streamed::default();
+        let mut stopping = false;
+        // Ends with the stream, which ends with the session.
+        loop {
+            let event = tokio::select! {
+                event = next(&mut stream) => event,
+                _ = tick.tick() => {
+                    progress.tick();
+                    continue;
                 }
+                () = cancel.cancelled(), if !stopping => {
+                    stopping = true;
+                    progress.line("stopping; another signal leaves at once");
+                    let _ = app.orchestrator.cancel(id, Canceller::Caller).await;
+                    continue;
+                }
+            };
+            let Some(event) = event else { break };
+            progress.show(&event);
+            if matches!(event.kind, "model.finished" | "tool.finished")
+                && let Ok(view) = app.orchestrator.view(id, false).await
+            {
+                progress.spent(&view.spent);
             }
-        };
-        let interrupted = async {
+            match (self.stream, self.json) {
+                (true, true) => out!("{}", event_json(&event, id)),
+                (true, false) => {
+                    text.show(&event);
+                    progress.text_stands(text.open);
+                }
+                (false, _) => {}
+            }
+            if event.terminal {
+                break;
+            }
+        }
+        text.end();
+        drop(progress);
+        // Where the stream broke off before the verdict, a signal still cancels.
+        let asked = async {
             cancel.cancelled().await;
             let _ = app.orchestrator.cancel(id, Canceller::Caller).await;
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = shown => {}
-            () = interrupted => {}
+            biased;
+            view = running.verdict(None) => view,
+            () = asked, if !stopping => None,
         }
-        running.verdict(None).await
+    }
+}
+
+/// Text of answers as it comes, on stdout.
+#[derive(Default)]
+struct Streamed {
+    /// The model call whose text was written last.
+    step: u64,
+    open: bool,
+}
+
+impl Streamed {
+    /// Writes an event's text, the text of each model call on lines of its own.
+    fn show(&mut self, event: &Followed) {
+        let Said::Value(data) = &event.said else { return };
+        let (Some(delta), Some(step)) = (data.get("delta").and_then(Value::as_str), data.get("step").and_then(Value::as_u64)) else {
+            return;
+        };
+        if step != self.step {
+            self.end();
+            self.step = step;
+        }
+        piece(&plain(delta));
+        if !delta.is_empty() {
+            self.open = !delta.ends_with('\n');
+        }
+    }
+
+    /// Ends the line, if there is one.
+    fn end(&mut self) {
+        if std::mem::take(&mut self.open) {
+            piece("\n");
+        }
     }
 }
 
@@ -180,21 +263,20 @@ impl Run {
 #[derive(Default)]
 struct Stop {
     cancel: CancellationToken,
-    hurry: CancellationToken,
+    leave: CancellationToken,
     terminated: AtomicBool,
 }
 
-/// Hears signals: the first cancels, the second hurries; ends only where signals cannot be heard.
+/// Hears signals: the first cancels, at the second we leave.
 async fn listen(stop: Arc<Stop>) {
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else { return };
-    for token in [&stop.cancel, &stop.hurry] {
+    for token in [&stop.cancel, &stop.leave] {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => stop.terminated.store(true, Ordering::Release),
         }
         token.cancel();
     }
-    std::future::pending::<()>().await;
 }
 
 async fn next(stream: &mut Option<SessionStream>) -> Option<Followed> {
@@ -214,25 +296,31 @@ fn refusal_code(refused: &StartError) -> u8 {
     match refused {
         StartError::Saturated(_) | StartError::Overloaded { .. } => exit::SATURATED,
         StartError::Store(_) | StartError::ShuttingDown => exit::UNAVAILABLE,
-        StartError::DeadlineExceeded => exit::DEADLINE,
+        StartError::DeadlineExceeded | StartError::DeadlineTooShort { .. } => exit::DEADLINE,
         StartError::AgentNotFound { .. }
         | StartError::UnknownTools { .. }
         | StartError::LimitsTooHigh(_)
         | StartError::PromptTooLarge { .. }
-        | StartError::ContextTooLong { .. } => exit::USAGE,
-        StartError::NoChain { .. } | StartError::Interrupted => exit::FAILURE,
+        | StartError::ContextTooLong { .. }
+        | StartError::IdempotencyKeyReused
+        | StartError::PreviousNotFound { .. }
+        | StartError::PreviousUnusable { .. } => exit::USAGE,
+        StartError::IdempotencyInProgress { .. } => exit::UNAVAILABLE,
+        StartError::NoChain { .. } | StartError::Interrupted | StartError::Unreadable(_) => exit::FAILURE,
     }
 }
 
-/// The answer, then what was spent: on stdout both, as the one is the other's price.
-fn summary(view: &SessionView) {
+/// The answer unless it was shown as it came, then what was spent: on stdout both, as the one is the other's price.
+fn summary(view: &SessionView, streamed: bool) {
     let Some(verdict) = view.verdict else { return };
     if let Some(answer) = view.output_text.as_deref().filter(|answer| !answer.is_empty()) {
-        out!("{}", answer.trim_end());
+        if !streamed {
+            out!("{}", plain(answer.trim_end()));
+        }
         out!("");
     }
     if let Some(failure) = &view.failure {
-        say!("error: {}", failure.detail);
+        say!("error: {}", plain(&failure.detail));
     }
     let spent = &view.spent;
     let least = if spent.at_least { " at least" } else { "" };
@@ -248,47 +336,4 @@ fn summary(view: &SessionView) {
         spent.tokens(),
         spent.cost,
     );
-}
-
-/// Live progress: a line an event, on stderr.
-struct Progress {
-    quiet: bool,
-    started: Instant,
-}
-
-impl Progress {
-    fn line(&self, text: &str) {
-        if !self.quiet {
-            let dim = std::io::stderr().is_terminal();
-            let at = self.started.elapsed().as_secs_f64();
-            if dim { say!("\x1b[2m{at:6.2}s\x1b[0m {text}") } else { say!("{at:6.2}s {text}") }
-        }
-    }
-
-    fn show(&self, event: &Followed) {
-        let left = format!(
-            "left: {:.1} s, {} model calls, {} tool calls",
-            millis(event.remaining.ms),
-            event.remaining.model_calls,
-            event.remaining.tool_calls
-        );
-        let Said::Value(data) = &event.said else { return };
-        let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        match event.kind {
-            "model.started" => match data.get("last_because").and_then(Value::as_str) {
-                Some(reason) => self.line(&format!("model, for the last time ({reason}); {left}")),
-                None => self.line(&format!("model; {left}")),
-            },
-            "model.attempt_failed" => self.line(&format!("model: {} failed ({})", text("target"), text("code"))),
-            "tool.started" => self.line(&format!("tool {}; {left}", text("tool"))),
-            "tool.finished" => self.line(&format!("tool {}: {} after {} ms", text("tool"), text("code"), data["duration_ms"])),
-            "tool.refused" => self.line(&format!("tool {} refused: {}", text("tool"), text("code"))),
-            "session.limit_approaching" => self.line(&format!("{} is nearly used up", text("axis"))),
-            _ => {}
-        }
-    }
-}
-
-fn millis(ms: u64) -> f64 {
-    Duration::from_millis(ms).as_secs_f64()
 }

@@ -3,20 +3,24 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ambit_core::SessionId;
 use ambit_core::session::OnLimit;
 use ambit_orchestrator::{LimitsWish, METADATA_KEY_MAX, METADATA_PAIRS_MAX, METADATA_VALUE_MAX};
 use serde_json::{Map, Value};
 
 use crate::http::problem::FieldError;
 
+/// Said of a text of spaces alone.
+const BLANK: &str = "is blank";
 /// Most pieces of input.
-const INPUT_ITEMS_MAX: usize = 256;
+pub(crate) const INPUT_ITEMS_MAX: usize = 256;
 
 /// A request for a session as its body has it.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct SessionBody {
     pub(crate) agent: String,
     pub(crate) input: Vec<Arc<str>>,
+    pub(crate) previous: Option<SessionId>,
     pub(crate) limits: LimitsWish,
     pub(crate) tools_allow: Option<Vec<String>>,
     pub(crate) tools_deny: Vec<String>,
@@ -53,11 +57,11 @@ pub(crate) fn read(value: &Value) -> Result<SessionBody, Vec<FieldError>> {
             "stream" => body.stream = reader.boolean(value, &at),
             "background" => body.background = reader.boolean(value, &at),
             "on_disconnect" => body.continues = reader.choice(value, &at, &["cancel", "continue"]).map(|choice| choice == "continue"),
-            "previous_session_id" => reader.wrong(&at, "continuing a session is not built yet"),
+            "previous_session_id" => body.previous = reader.session(value, &at),
             "response_format" => reader.wrong(&at, "response formats are not built yet"),
             "resilience" => reader.wrong(&at, "switching resilience off for one request is not built yet"),
             _ => reader
-                .wrong(&at, "unknown field; there are agent, input, limits, tools, on_limit, metadata, stream, background, on_disconnect"),
+                .wrong(&at, "unknown field; there are agent, input, previous_session_id, limits, tools, on_limit, metadata, stream, background, on_disconnect"),
         }
     }
     if !object.contains_key("agent") {
@@ -72,17 +76,34 @@ pub(crate) fn read(value: &Value) -> Result<SessionBody, Vec<FieldError>> {
     if reader.errors.is_empty() { Ok(body) } else { Err(reader.errors) }
 }
 
+/// Reads the body of a request that tightens the limits of a session: the limits themselves, at least one.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub(crate) fn read_limits(value: &Value) -> Result<LimitsWish, Vec<FieldError>> {
+    let mut reader = Reader::default();
+    let wish = reader.limits(value, "");
+    if reader.errors.is_empty() && wish == LimitsWish::default() {
+        reader.wrong(
+            "",
+            "names no limit; there are deadline_ms, model_calls, tool_calls, model_attempts, tool_attempts, total_tokens, cost_usd",
+        );
+    }
+    if reader.errors.is_empty() { Ok(wish) } else { Err(reader.errors) }
+}
+
+/// Reads members one by one, and gathers what is wrong with them.
 #[derive(Default)]
-struct Reader {
-    errors: Vec<FieldError>,
+pub(crate) struct Reader {
+    pub(crate) errors: Vec<FieldError>,
 }
 
 impl Reader {
-    fn wrong(&mut self, at: &str, detail: impl Into<String>) {
+    pub(crate) fn wrong(&mut self, at: &str, detail: impl Into<String>) {
         self.errors.push(FieldError { detail: detail.into(), pointer: at.into() });
     }
 
-    fn expected(&mut self, at: &str, what: &str, got: &Value) {
+    pub(crate) fn expected(&mut self, at: &str, what: &str, got: &Value) {
         let got = match got {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
@@ -94,7 +115,7 @@ impl Reader {
         self.wrong(at, format!("expected {what}, got {got}"));
     }
 
-    fn object<'a>(&mut self, value: &'a Value, at: &str) -> Option<&'a Map<String, Value>> {
+    pub(crate) fn object<'a>(&mut self, value: &'a Value, at: &str) -> Option<&'a Map<String, Value>> {
         let object = value.as_object();
         if object.is_none() {
             self.expected(at, "an object", value);
@@ -102,7 +123,7 @@ impl Reader {
         object
     }
 
-    fn text<'a>(&mut self, value: &'a Value, at: &str) -> Option<&'a str> {
+    pub(crate) fn text<'a>(&mut self, value: &'a Value, at: &str) -> Option<&'a str> {
         match value.as_str() {
             Some("") => {
                 self.wrong(at, "is empty");
@@ -116,14 +137,32 @@ impl Reader {
         }
     }
 
-    fn boolean(&mut self, value: &Value, at: &str) -> bool {
+    /// A text that says something.
+    fn words<'a>(&mut self, value: &'a Value, at: &str) -> Option<&'a str> {
+        let text = self.text(value, at)?;
+        if text.trim().is_empty() {
+            self.wrong(at, BLANK);
+            return None;
+        }
+        Some(text)
+    }
+
+    pub(crate) fn session(&mut self, value: &Value, at: &str) -> Option<SessionId> {
+        let id = value.as_str().and_then(|text| text.parse().ok());
+        if id.is_none() {
+            self.wrong(at, "expected the id of a session: ses_ and 26 characters");
+        }
+        id
+    }
+
+    pub(crate) fn boolean(&mut self, value: &Value, at: &str) -> bool {
         value.as_bool().unwrap_or_else(|| {
             self.expected(at, "true or false", value);
             false
         })
     }
 
-    fn choice<'a>(&mut self, value: &'a Value, at: &str, choices: &[&str]) -> Option<&'a str> {
+    pub(crate) fn choice<'a>(&mut self, value: &'a Value, at: &str, choices: &[&str]) -> Option<&'a str> {
         match value.as_str() {
             Some(text) if choices.contains(&text) => Some(text),
             _ => {
@@ -136,7 +175,7 @@ impl Reader {
     /// A text, or messages of the user: `{"role": "user", "content": text | [{"type": "input_text", "text"}]}`.
     fn input(&mut self, value: &Value, at: &str) -> Vec<Arc<str>> {
         match value {
-            Value::String(_) => self.text(value, at).map(Arc::from).into_iter().collect(),
+            Value::String(_) => self.words(value, at).map(Arc::from).into_iter().collect(),
             Value::Array(items) if items.is_empty() => {
                 self.wrong(at, "is empty");
                 Vec::new()
@@ -175,7 +214,7 @@ impl Reader {
                     parts.iter().enumerate().filter_map(|(index, part)| self.part(part, &pointer(&content, &index.to_string()))).collect();
                 Some(texts.concat().into())
             }
-            Some(value) => self.text(value, &content).map(Arc::from),
+            Some(value) => self.words(value, &content).map(Arc::from),
             None => {
                 self.wrong(&content, "is required");
                 None
@@ -189,7 +228,7 @@ impl Reader {
             self.wrong(&pointer(at, "type"), "only parts of type input_text can be given");
         }
         match part.get("text") {
-            Some(text) => self.text(text, &pointer(at, "text")),
+            Some(text) => self.words(text, &pointer(at, "text")),
             None => {
                 self.wrong(&pointer(at, "text"), "is required");
                 None
@@ -197,7 +236,7 @@ impl Reader {
         }
     }
 
-    fn limits(&mut self, value: &Value, at: &str) -> LimitsWish {
+    pub(crate) fn limits(&mut self, value: &Value, at: &str) -> LimitsWish {
         let mut wish = LimitsWish::default();
         let Some(limits) = self.object(value, at) else { return wish };
         for (key, value) in limits {
@@ -222,8 +261,9 @@ impl Reader {
         wish
     }
 
-    fn count(&mut self, value: &Value, at: &str, least: u64) -> Option<u64> {
-        match value.as_u64() {
+    pub(crate) fn count(&mut self, value: &Value, at: &str, least: u64) -> Option<u64> {
+        // JSON has one kind of number: 2.0 is as whole as 2.
+        match value.as_u64().or_else(|| value.as_f64().and_then(whole)) {
             Some(count) if count >= least => Some(count),
             _ => {
                 self.wrong(at, format!("expected a whole number, at least {least}; unlimited is no value"));
@@ -232,7 +272,7 @@ impl Reader {
         }
     }
 
-    fn tools(&mut self, value: &Value, at: &str, body: &mut SessionBody) {
+    pub(crate) fn tools(&mut self, value: &Value, at: &str, body: &mut SessionBody) {
         let Some(tools) = self.object(value, at) else { return };
         for (key, value) in tools {
             let at = pointer(at, key);
@@ -253,7 +293,7 @@ impl Reader {
         names.iter().take(INPUT_ITEMS_MAX).enumerate().filter_map(name).collect()
     }
 
-    fn metadata(&mut self, value: &Value, at: &str) -> BTreeMap<String, String> {
+    pub(crate) fn metadata(&mut self, value: &Value, at: &str) -> BTreeMap<String, String> {
         let Some(pairs) = self.object(value, at) else { return BTreeMap::new() };
         if pairs.len() > METADATA_PAIRS_MAX {
             self.wrong(at, format!("has {} pairs, at most {METADATA_PAIRS_MAX} are kept", pairs.len()));
@@ -278,8 +318,16 @@ impl Reader {
     }
 }
 
+/// A number without a fraction that a float holds exactly.
+fn whole(number: f64) -> Option<u64> {
+    const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, not negative, and below 2^53")]
+    let count = (number.fract() == 0.0 && (0.0..=EXACT_MAX).contains(&number)).then_some(number as u64);
+    count
+}
+
 /// The pointer of a member (RFC 6901).
-fn pointer(at: &str, key: &str) -> String {
+pub(crate) fn pointer(at: &str, key: &str) -> String {
     format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
@@ -313,9 +361,46 @@ mod tests {
     }
 
     #[test]
+    fn a_count_is_a_whole_number_however_it_is_written() {
+        let limits = |value: Value| json!({"agent": "a", "input": "x", "limits": {"model_calls": value}});
+        assert_eq!(read(&limits(json!(2.0))).unwrap().limits.model_calls, Some(2));
+        for wrong in [json!(0), json!(0.0), json!(1.5), json!(-1.0), json!(1e300), json!("1"), json!(null)] {
+            check(limits(wrong), &["/limits/model_calls"]);
+        }
+    }
+
+    #[test]
+    fn limits_alone_are_a_body() {
+        let wrong = |body: Value| read_limits(&body).unwrap_err().into_iter().map(|error| error.pointer).collect::<Vec<_>>();
+        assert_eq!(read_limits(&json!({"tool_calls": 0})).unwrap(), LimitsWish { tool_calls: Some(0), ..LimitsWish::default() });
+        assert_eq!(wrong(json!({})), [""]);
+        assert_eq!(wrong(json!([1])), [""]);
+        assert_eq!(wrong(json!({"model_calls": 0, "speed": 1, "deadline_ms": null})), ["/deadline_ms", "/model_calls", "/speed"]);
+    }
+
+    #[test]
     fn what_is_not_built_says_so() {
-        let errors = read(&json!({"agent": "a", "input": "x", "previous_session_id": "ses_"})).unwrap_err();
-        assert_eq!(errors[0].detail, "continuing a session is not built yet");
+        let errors = read(&json!({"agent": "a", "input": "x", "response_format": {}})).unwrap_err();
+        assert_eq!(errors[0].detail, "response formats are not built yet");
+    }
+
+    #[test]
+    fn a_session_to_go_on_from_is_named_by_any_of_its_ids() {
+        for id in ["ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T", "resp_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T"] {
+            let body = read(&json!({"agent": "a", "input": "x", "previous_session_id": id})).unwrap();
+            assert_eq!(body.previous.unwrap().to_string(), "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T");
+        }
+        for id in [json!("ses_"), json!(1), json!(null)] {
+            check(json!({"agent": "a", "input": "x", "previous_session_id": id}), &["/previous_session_id"]);
+        }
+    }
+
+    #[test]
+    fn blank_words_are_none() {
+        check(json!({"agent": "a", "input": " \n\t"}), &["/input"]);
+        check(json!({"agent": "a", "input": [{"role": "user", "content": " "}]}), &["/input/0/content"]);
+        let parts = json!([{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "\n"}]);
+        check(json!({"agent": "a", "input": [{"role": "user", "content": parts}]}), &["/input/0/content/1/text"]);
     }
 
     #[test]

@@ -21,13 +21,13 @@ pub(crate) async fn agents(State(api): State<Api>) -> Json<AgentList> {
 #[utoipa::path(
     get, path = "/v1/agents/{name}", tag = "catalog",
     params(("name" = String, Path, description = "Name of the agent")),
-    responses((status = 200, description = "The agent", body = AgentObject), (status = 404, description = "No such agent", body = Problem)),
+    responses((status = 200, description = "The agent", body = AgentObject), (status = 404, description = "AGENT_NOT_FOUND", body = Problem)),
 )]
 pub(crate) async fn agent(State(api): State<Api>, name: Result<Path<String>, PathRejection>) -> Result<Json<AgentObject>, Problem> {
     let name = name.map(|Path(name)| name).unwrap_or_default();
     all(&api).into_iter().find(|agent| agent.name == name).map(Json).ok_or_else(|| {
         let name: String = name.chars().take(128).collect();
-        Problem::new(Code::AgentNotFound, format!("agent `{name}` does not exist"))
+        Problem::new(Code::AgentNotFound, format!("agent `{name}` does not exist; GET /v1/agents lists them"))
     })
 }
 
@@ -35,8 +35,9 @@ pub(crate) async fn agent(State(api): State<Api>, name: Result<Path<String>, Pat
 #[utoipa::path(get, path = "/v1/tools", tag = "catalog", responses((status = 200, description = "All tools", body = ToolList)))]
 pub(crate) async fn tools(State(api): State<Api>) -> Json<ToolList> {
     let mut data: Vec<ToolObject> = Vec::new();
-    for agent in api.orchestrator.agents().values() {
-        for tool in api.orchestrator.executor().offer(&agent.tools, local()).declarations() {
+    let setup = api.orchestrator.setup();
+    for agent in setup.agents().values() {
+        for tool in setup.executor().offer(&agent.tools, local()).declarations() {
             if data.iter().all(|known| *known.name != *tool.name) {
                 data.push(ToolObject {
                     name: tool.name.to_string(),
@@ -58,12 +59,13 @@ pub(crate) async fn tools(State(api): State<Api>) -> Json<ToolList> {
 /// The profile that this process runs under, with every setting in force.
 #[utoipa::path(get, path = "/v1/profiles", tag = "catalog", responses((status = 200, description = "The selected profile", body = ProfileList)))]
 pub(crate) async fn profiles(State(api): State<Api>) -> Json<ProfileList> {
+    let config = api.config();
     let profile = ProfileObject {
-        name: api.config.profile().to_owned(),
+        name: config.profile().to_owned(),
         object: "profile",
         selected: true,
-        config_revision: api.config.revision().to_owned(),
-        settings: api.config.show_json().clone(),
+        config_revision: config.revision().to_owned(),
+        settings: config.show_json().clone(),
     };
     Json(ProfileList { object: "list", data: vec![profile] })
 }
@@ -74,7 +76,7 @@ pub(crate) fn local() -> Principal {
 }
 
 fn all(api: &Api) -> Vec<AgentObject> {
-    let bounds = bounds(&api.config);
+    let bounds = bounds(&api.config());
     api.orchestrator
         .agents()
         .values()

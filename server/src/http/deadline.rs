@@ -37,7 +37,7 @@ pub(crate) fn of_headers(headers: &HeaderMap, wall_ms: u64) -> Result<Option<Hea
                     pointer: source.into(),
                 }),
                 Some(left) if left <= 0 => {
-                    return Err(Problem::new(Code::DeadlineExceeded, format!("`{source}` leaves no time; nothing was sent")));
+                    return Err(Problem::at(Code::DeadlineExceeded, source, format!("`{source}` leaves no time; nothing was sent")));
                 }
                 Some(left) => {
                     let ms = u64::try_from(left).unwrap_or(u64::MAX);
@@ -52,15 +52,20 @@ pub(crate) fn of_headers(headers: &HeaderMap, wall_ms: u64) -> Result<Option<Hea
 }
 
 fn absolute(text: &str, wall_ms: u64) -> Option<i128> {
-    let at = match text.parse::<i64>() {
-        Ok(unix_ms) => i128::from(unix_ms),
-        Err(_) => OffsetDateTime::parse(text, &Rfc3339).ok()?.unix_timestamp_nanos() / 1_000_000,
+    let at = match whole(text) {
+        Some(unix_ms) => unix_ms,
+        None => OffsetDateTime::parse(text, &Rfc3339).ok()?.unix_timestamp_nanos() / 1_000_000,
     };
     Some(at - i128::from(wall_ms))
 }
 
 fn relative(text: &str, _wall_ms: u64) -> Option<i128> {
-    text.parse::<i64>().ok().map(i128::from)
+    whole(text)
+}
+
+/// Digits, perhaps behind a minus: `+5` is nothing that a client writes on purpose.
+fn whole(text: &str) -> Option<i128> {
+    if text.starts_with('+') { None } else { text.parse::<i64>().ok().map(i128::from) }
 }
 
 /// At most eight digits and a unit (gRPC over HTTP/2, "Requests").
@@ -116,9 +121,10 @@ mod tests {
             check(&[("x-request-timeout-ms", value)], Err(Code::DeadlineExceeded));
         }
         check(&[("x-request-deadline", "1799999999999")], Err(Code::DeadlineExceeded));
-        for value in ["", "soon", "1.5", "10 s", "99999999999999999999"] {
+        for value in ["", "soon", "1.5", "10 s", "+5000", "99999999999999999999"] {
             check(&[("x-request-timeout-ms", value)], Err(Code::InvalidRequest));
         }
+        check(&[("x-request-deadline", "+1800000002000")], Err(Code::InvalidRequest));
         for value in ["", "S", "123456789S", "1x", "-1S", "1é"] {
             check(&[("grpc-timeout", value)], Err(Code::InvalidRequest));
         }

@@ -1,5 +1,7 @@
 //! What every request passes first: its id, the Host check, counting, and the headers that every answer carries.
 
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ambit_orchestrator::wall_ms;
@@ -8,12 +10,14 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use rand::RngExt as _;
+use rand::rngs::StdRng;
 use tokio::time::Instant;
 use tracing::error;
 
-use crate::http::Api;
 use crate::http::deadline::HeaderDeadline;
 use crate::http::problem::{Code, IsProblem, Problem};
+use crate::telemetry::metrics::Metrics;
 
 /// Longest request id taken over from a caller.
 const REQUEST_ID_MAX: usize = 128;
@@ -27,8 +31,29 @@ pub(crate) struct Arrival {
     pub(crate) wall_ms: u64,
 }
 
+/// What the outermost layer needs, also before anything else is there.
+#[derive(Clone)]
+pub(crate) struct Front {
+    pub(crate) metrics: Arc<Metrics>,
+    /// Where the API listens.
+    pub(crate) address: SocketAddr,
+    pub(crate) rng: Arc<Mutex<StdRng>>,
+}
+
+impl Front {
+    fn next_request_id(&self) -> String {
+        let number: u128 = self.rng.lock().unwrap_or_else(PoisonError::into_inner).random();
+        format!("req_{number:032x}")
+    }
+
+    /// True for the origin that this process serves itself.
+    fn is_own(&self, origin: &str) -> bool {
+        origin == self.address.to_string() || origin == format!("localhost:{}", self.address.port())
+    }
+}
+
 /// The outermost layer of both listeners.
-pub(crate) async fn front(State(api): State<Api>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn front(State(api): State<Front>, mut request: Request, next: Next) -> Response {
     let arrival = Arrival { at: Instant::now(), wall_ms: wall_ms() };
     let id = request_id(&request, &api);
     let route = request.extensions().get::<MatchedPath>().map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
@@ -46,7 +71,7 @@ pub(crate) async fn front(State(api): State<Api>, mut request: Request, next: Ne
 }
 
 /// The caller's id if it is printable and short, else a new one.
-fn request_id(request: &Request, api: &Api) -> HeaderValue {
+fn request_id(request: &Request, api: &Front) -> HeaderValue {
     let given = request.headers().get("x-request-id").filter(|id| {
         let text = id.as_bytes();
         !text.is_empty() && text.len() <= REQUEST_ID_MAX && text.iter().all(u8::is_ascii_graphic)
@@ -56,7 +81,7 @@ fn request_id(request: &Request, api: &Api) -> HeaderValue {
 
 /// Without authentication only loopback is served, and then only under a loopback name: a web page that resolves its
 /// own name to this machine must not reach it.
-fn host_refused(request: &Request, api: &Api) -> Option<Problem> {
+fn host_refused(request: &Request, api: &Front) -> Option<Problem> {
     let forbidden = |detail: String| Some(Problem::new(Code::Forbidden, detail));
     let hosts = request.headers().get_all(header::HOST).iter().count();
     let authority = request.uri().authority().map(|authority| authority.as_str());

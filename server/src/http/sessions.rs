@@ -1,6 +1,7 @@
 //! Sessions over HTTP: start (waiting, in the background, as a stream), look, list, follow, cancel.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ambit_core::SessionId;
@@ -15,6 +16,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tracing::error;
 
@@ -22,11 +24,16 @@ use crate::http::Api;
 use crate::http::body::{self, SessionBody};
 use crate::http::catalog::local;
 use crate::http::deadline::{HeaderDeadline, of_headers};
+use crate::http::described::{ListOrder, SessionRequestDoc, SessionStatus, StreamEvent};
 use crate::http::front::{Arrival, body_time};
+use crate::http::idempotency::{self, key_of};
+use crate::http::json;
 use crate::http::problem::{Code, FieldError, Problem};
-use crate::http::sse::Events;
-use crate::http::types::{Include, SessionList, SessionObject, SessionRequestDoc};
+use crate::http::sse::{Events, Native};
+use crate::http::types::{Include, SessionList, SessionObject};
 
+/// Said of what is no event's id.
+const NO_EVENT: &str = "expected the id of an event, like 12.0.340";
 /// Largest body of a request, bytes.
 pub(crate) const BODY_MAX: usize = 256 << 10;
 /// Most bytes of a refused body that are read over.
@@ -36,7 +43,7 @@ const DISCARD_TIME: Duration = Duration::from_secs(1);
 /// Longest wait that `Prefer: wait` is granted.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 /// How long cancelling waits for the verdict that it causes.
-const CANCEL_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const CANCEL_WAIT: Duration = Duration::from_secs(5);
 /// Sessions on a page, if nobody says how many.
 const PAGE_DEFAULT: u32 = 20;
 /// Most sessions on a page.
@@ -52,17 +59,21 @@ struct Preference {
 /// Starts a session.
 ///
 /// Answers with the finished session; `Accept: text/event-stream` (or `"stream": true`) streams its events; `Prefer:
-/// respond-async` (or `"background": true`) answers 202 at once, `Prefer: wait=N` after N seconds.
+/// respond-async` (or `"background": true`) answers 202 at once, `Prefer: wait=N` after N seconds. With `Idempotency-Key`
+/// the same request is answered by the same session for a day, and a caller who goes away does not cancel it.
 #[utoipa::path(
     post, path = "/v1/sessions", tag = "sessions",
+    params(("idempotency-key" = Option<String>, Header, description = "1 to 255 printable characters, bare or quoted", max_length = 255, pattern = "^[!#-~]([ -~]*[!-~])?$")),
     request_body = SessionRequestDoc,
     responses(
-        (status = 200, description = "The session with its verdict, or its events", body = SessionObject),
+        (status = 200, description = "The session with its verdict, or its events", content((SessionObject = "application/json"), (StreamEvent = "text/event-stream"))),
         (status = 202, description = "The session goes on; see Location", body = SessionObject),
         (status = 400, description = "INVALID_REQUEST, LIMITS_TOO_HIGH, PROMPT_TOO_LARGE, CONTEXT_TOO_LONG, MODEL_REJECTED", body = Problem),
-        (status = 404, description = "AGENT_NOT_FOUND", body = Problem),
+        (status = 404, description = "AGENT_NOT_FOUND, SESSION_NOT_FOUND", body = Problem),
+        (status = 409, description = "IDEMPOTENCY_IN_PROGRESS", body = Problem),
         (status = 413, description = "PAYLOAD_TOO_LARGE", body = Problem),
         (status = 415, description = "UNSUPPORTED_MEDIA_TYPE", body = Problem),
+        (status = 422, description = "IDEMPOTENCY_KEY_REUSED", body = Problem),
         (status = 503, description = "SATURATED, OVERLOADED, SHUTTING_DOWN, MODEL_UNAVAILABLE, STORE_UNAVAILABLE", body = Problem),
         (status = 504, description = "DEADLINE_EXCEEDED", body = Problem),
     ),
@@ -74,30 +85,42 @@ pub(crate) async fn create(
     body: Body,
 ) -> Result<Response, Problem> {
     // Before the body is looked at: a full or leaving process costs next to nothing.
-    let header_deadline = match at_the_door(&api, &headers, arrival) {
-        Ok(header_deadline) => header_deadline,
+    let (header_deadline, key) = match at_the_door(&api, &headers, arrival) {
+        Ok(read) => read,
         Err(problem) => {
             discard(body).await;
             return Err(problem);
         }
     };
     let preference = prefer(&headers);
-    let body = read_body(&headers, body, body_time(arrival, api.request, header_deadline)).await?;
+    let value = read_body(&headers, body, body_time(arrival, api.request(), header_deadline)).await?;
+    let body = body::read(&value).map_err(Problem::invalid)?;
+    let key = key.map(|key| idempotency::named(key, &body.agent, &value, &local()));
     let streams = body.stream || accepts_stream(&headers);
     let background = !streams && (body.background || preference.respond_async);
     // Whoever may be answered 202 may follow later, and relies on it.
     let leaves = background || (!streams && preference.wait.is_some());
-    let continues = body.continues.unwrap_or(background);
-    let request = request(body, arrival, header_deadline, streams || leaves, leaves);
+    // Whoever holds a key means to ask again: the answer has to be there then.
+    let continues = body.continues.unwrap_or(background || key.is_some());
+    let after = if streams && key.is_some() { last_event_id(&headers)? } else { Cursor::default() };
+    let request = SessionRequest { idempotency: key, ..request(body, arrival, header_deadline, streams || leaves, leaves) };
     let mut running = api.orchestrator.start(request).await.map_err(|failed| Problem::of_start(&failed))?;
     let guard = (!continues).then(|| running.cancel_on_drop());
-    let due = arrival.at + Duration::from_millis(running.limits.deadline_ms);
+    let replayed = running.replayed;
 
     if streams {
-        let stream = api.orchestrator.follow(running.id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
-        let events = Events { stream, session: running.id, due: Some(due), guard, _open: api.metrics.stream() };
+        let stream = api.orchestrator.follow(running.id, false).await.map_err(|failed| Problem::of_begun(&failed, running.id))?;
+        let events = Events {
+            stream: stream.behind(after),
+            speech: Native(running.id),
+            session: running.id,
+            due: running.due,
+            guard,
+            _open: api.metrics.stream(),
+        };
         let mut response = events.into_response();
         name_source(&mut response, header_deadline);
+        name_replay(&mut response, replayed);
         return Ok(response);
     }
     let until = match (background, preference.wait) {
@@ -114,14 +137,13 @@ pub(crate) async fn create(
             }
             answer
         }
-        None if until.is_some() => {
-            // Whoever asked not to wait is not expected to stay.
+        // Whoever asked not to wait is not expected to stay; without a wait, another process has taken the session over.
+        None => {
             if let Some(guard) = guard {
                 guard.disarm();
             }
             accepted(&api, running.id).await?
         }
-        None => return Err(Problem::new(Code::StoreUnavailable, "another process has taken the session over").session(running.id)),
     };
     if preference.respond_async {
         response.headers_mut().insert(HeaderName::from_static("preference-applied"), HeaderValue::from_static("respond-async"));
@@ -129,34 +151,38 @@ pub(crate) async fn create(
         response.headers_mut().insert(HeaderName::from_static("preference-applied"), HeaderValue::from_static("wait"));
     }
     name_source(&mut response, header_deadline);
+    name_replay(&mut response, replayed);
     Ok(response)
 }
 
-/// What can be refused without a look at the body.
-fn at_the_door(api: &Api, headers: &HeaderMap, arrival: Arrival) -> Result<Option<HeaderDeadline>, Problem> {
+/// What can be refused without a look at the body. Gives the deadline and the idempotency key of the headers.
+pub(crate) fn at_the_door(api: &Api, headers: &HeaderMap, arrival: Arrival) -> Result<(Option<HeaderDeadline>, Option<Arc<str>>), Problem> {
     if !api.orchestrator.is_ready() {
         api.metrics.shed("shutting_down");
         return Err(Problem::shutting_down());
     }
-    if !api.orchestrator.has_place() {
+    // Who asks again needs no place.
+    if !api.orchestrator.has_place() && !headers.contains_key("idempotency-key") {
         api.metrics.shed("overloaded");
         return Err(Problem::overloaded(api.max_in_flight));
     }
-    if headers.contains_key("idempotency-key") {
-        let detail = "idempotency keys for sessions are not built yet; without one, a retry starts another session";
-        return Err(Problem::invalid(vec![FieldError { detail: detail.into(), pointer: "idempotency-key".into() }]));
-    }
-    of_headers(headers, arrival.wall_ms)
+    let key = key_of(headers)?;
+    Ok((of_headers(headers, arrival.wall_ms)?, key))
 }
 
 /// One session as it stands. `Prefer: wait=N` waits for its verdict.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}", tag = "sessions",
     params(
-        ("id" = String, Path, description = "`ses_<ULID>`, or `resp_<ULID>`"),
-        ("include" = Option<String>, Query, description = "`steps`, `transcript`, or both with a comma"),
+        ("id" = String, Path, description = "`ses_<ULID>`, or `resp_<ULID>`", pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$"),
+        ("include" = Option<String>, Query, description = "`steps`, `transcript`, or both with a comma", nullable = false, pattern = "^(steps|transcript)(,(steps|transcript))*$"),
     ),
-    responses((status = 200, description = "The session", body = SessionObject), (status = 404, description = "SESSION_NOT_FOUND", body = Problem)),
+    responses(
+        (status = 200, description = "The session", body = SessionObject),
+        (status = 400, description = "INVALID_REQUEST", body = Problem),
+        (status = 404, description = "SESSION_NOT_FOUND", body = Problem),
+        (status = 503, description = "STORE_UNAVAILABLE", body = Problem),
+    ),
 )]
 pub(crate) async fn get(
     State(api): State<Api>,
@@ -177,13 +203,17 @@ pub(crate) async fn get(
 #[utoipa::path(
     get, path = "/v1/sessions", tag = "sessions",
     params(
-        ("after" = Option<String>, Query, description = "Begin behind this session"),
-        ("limit" = Option<u32>, Query, description = "1 to 100, 20 if absent"),
-        ("order" = Option<String>, Query, description = "`desc` or `asc`"),
-        ("status" = Option<String>, Query, description = "Only of this status"),
-        ("agent" = Option<String>, Query, description = "Only of this agent"),
+        ("after" = Option<String>, Query, description = "Begin behind this session", nullable = false, pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$"),
+        ("limit" = Option<u32>, Query, description = "20 if absent", nullable = false, minimum = 1, maximum = 100),
+        ("order" = inline(Option<ListOrder>), Query, description = "`desc` if absent", nullable = false),
+        ("status" = Option<SessionStatus>, Query, description = "Only of this status", nullable = false),
+        ("agent" = Option<String>, Query, description = "Only of this agent", nullable = false),
     ),
-    responses((status = 200, description = "The page", body = SessionList), (status = 400, description = "INVALID_REQUEST", body = Problem)),
+    responses(
+        (status = 200, description = "The page", body = SessionList),
+        (status = 400, description = "INVALID_REQUEST", body = Problem),
+        (status = 503, description = "STORE_UNAVAILABLE", body = Problem),
+    ),
 )]
 pub(crate) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> Result<Json<SessionList>, Problem> {
     let page = page(query.as_deref().unwrap_or_default()).map_err(Problem::invalid)?;
@@ -205,11 +235,16 @@ pub(crate) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> R
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/events", tag = "sessions",
     params(
-        ("id" = String, Path, description = "`ses_<ULID>`"),
-        ("starting_after" = Option<String>, Query, description = "Id of the last event that is known"),
-        ("settlement" = Option<bool>, Query, description = "Also what comes after the verdict"),
+        ("id" = String, Path, description = "`ses_<ULID>`, or `resp_<ULID>`", pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$"),
+        ("starting_after" = Option<String>, Query, description = "Id of the last event that is known; goes before `Last-Event-ID`", nullable = false, pattern = "^[0-9]{1,18}(\\.[0-9]{1,9}(\\.[0-9]{1,18})?)?$"),
+        ("settlement" = Option<bool>, Query, description = "Also what comes after the verdict", nullable = false),
     ),
-    responses((status = 200, description = "Events", content_type = "text/event-stream"), (status = 404, description = "SESSION_NOT_FOUND", body = Problem)),
+    responses(
+        (status = 200, description = "Events, the last of them terminal", body = StreamEvent, content_type = "text/event-stream"),
+        (status = 400, description = "INVALID_REQUEST", body = Problem),
+        (status = 404, description = "SESSION_NOT_FOUND", body = Problem),
+        (status = 503, description = "STORE_UNAVAILABLE", body = Problem),
+    ),
 )]
 pub(crate) async fn events(
     State(api): State<Api>,
@@ -237,7 +272,7 @@ pub(crate) async fn events(
         None => Cursor::default(),
         Some(Ok(after)) => after,
         Some(Err(_)) => {
-            errors.push(FieldError { detail: "expected the id of an event, like 12.0.340".into(), pointer: source.into() });
+            errors.push(FieldError { detail: NO_EVENT.into(), pointer: source.into() });
             Cursor::default()
         }
     };
@@ -249,14 +284,18 @@ pub(crate) async fn events(
     let left = Duration::from_millis(view.deadline_ms.saturating_sub(ambit_orchestrator::wall_ms()));
     // What is over already is read to its end in any case.
     let due = (!settlement && view.verdict.is_none()).then(|| Instant::now() + left);
-    Ok(Events { stream, session: id, due, guard: None, _open: api.metrics.stream() }.into_response())
+    Ok(Events { stream, speech: Native(id), session: id, due, guard: None, _open: api.metrics.stream() }.into_response())
 }
 
 /// Asks a session to stop. Asking again, or after its end, changes nothing.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/cancel", tag = "sessions",
-    params(("id" = String, Path, description = "`ses_<ULID>`")),
-    responses((status = 200, description = "The session", body = SessionObject), (status = 404, description = "SESSION_NOT_FOUND", body = Problem)),
+    params(("id" = String, Path, description = "`ses_<ULID>`, or `resp_<ULID>`", pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$")),
+    responses(
+        (status = 200, description = "The session", body = SessionObject),
+        (status = 404, description = "SESSION_NOT_FOUND", body = Problem),
+        (status = 503, description = "STORE_UNAVAILABLE", body = Problem),
+    ),
 )]
 pub(crate) async fn cancel(State(api): State<Api>, id: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
     let id = session_id(id)?;
@@ -267,12 +306,12 @@ pub(crate) async fn cancel(State(api): State<Api>, id: Result<Path<String>, Path
 }
 
 /// Reads and reads over: at most [`BODY_MAX`] bytes are kept.
-async fn read_body(headers: &HeaderMap, body: Body, until: Instant) -> Result<SessionBody, Problem> {
+pub(crate) async fn read_body(headers: &HeaderMap, body: Body, until: Instant) -> Result<Value, Problem> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
         discard(body).await;
-        return Err(Problem::new(Code::UnsupportedMediaType, "send Content-Type: application/json"));
+        return Err(Problem::at(Code::UnsupportedMediaType, "content-type", "send Content-Type: application/json"));
     }
     let mut chunks = body.into_data_stream();
     let mut bytes = Vec::new();
@@ -288,14 +327,12 @@ async fn read_body(headers: &HeaderMap, body: Body, until: Instant) -> Result<Se
             Ok(Some(Ok(chunk))) => bytes.extend_from_slice(&chunk),
         }
     }
-    let value = serde_json::from_slice(&bytes)
-        .map_err(|wrong| Problem::invalid(vec![FieldError { detail: format!("the body is no JSON: {wrong}"), pointer: String::new() }]))?;
-    body::read(&value).map_err(Problem::invalid)
+    json::read(&bytes).map_err(Problem::invalid)
 }
 
 /// Reads what a refused caller is still sending, within bounds: a connection that is closed with bytes unread is reset,
 /// and the caller never sees why.
-async fn discard(body: Body) {
+pub(crate) async fn discard(body: Body) {
     let mut chunks = body.into_data_stream();
     let mut bytes = 0;
     let read = async {
@@ -314,7 +351,7 @@ fn request(body: SessionBody, arrival: Arrival, header_deadline: Option<HeaderDe
         agent: body.agent,
         input: body.input,
         tainted: false,
-        previous: None,
+        previous: body.previous,
         idempotency: None,
         forget: false,
         trace: None,
@@ -333,6 +370,12 @@ fn request(body: SessionBody, arrival: Arrival, header_deadline: Option<HeaderDe
 
 fn finished(view: &SessionView) -> Response {
     let mut response = shown(StatusCode::OK, view, Include::default());
+    label(&mut response, view);
+    response
+}
+
+/// What the headers tell of a session that is over.
+pub(crate) fn label(response: &mut Response, view: &SessionView) {
     let headers = response.headers_mut();
     headers.insert(HeaderName::from_static("ambit-attempts"), HeaderValue::from(view.spent.model_attempts));
     let timing =
@@ -346,11 +389,10 @@ fn finished(view: &SessionView) -> Response {
     {
         headers.insert(HeaderName::from_static("ambit-degraded"), degraded);
     }
-    response
 }
 
 async fn accepted(api: &Api, id: SessionId) -> Result<Response, Problem> {
-    let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
+    let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_begun(&failed, id))?;
     let mut response = shown(StatusCode::ACCEPTED, &view, Include::default());
     if let Ok(location) = HeaderValue::from_str(&format!("/v1/sessions/{id}")) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -358,21 +400,41 @@ async fn accepted(api: &Api, id: SessionId) -> Result<Response, Problem> {
     Ok(response)
 }
 
-fn shown(status: StatusCode, view: &SessionView, include: Include) -> Response {
+pub(crate) fn shown(status: StatusCode, view: &SessionView, include: Include) -> Response {
     let mut response = (status, Json(SessionObject::of(view, include))).into_response();
-    if let Ok(id) = HeaderValue::from_str(&view.id.to_string()) {
-        response.headers_mut().insert(HeaderName::from_static("ambit-session-id"), id);
-    }
+    name_session(&mut response, view.id);
     if let Ok(place) = HeaderValue::from_str(&format!("/v1/sessions/{}", view.id)) {
         response.headers_mut().insert(header::CONTENT_LOCATION, place);
     }
     response
 }
 
-fn name_source(response: &mut Response, deadline: Option<HeaderDeadline>) {
+pub(crate) fn name_session(response: &mut Response, id: SessionId) {
+    if let Ok(id) = HeaderValue::from_str(&id.to_string()) {
+        response.headers_mut().insert(HeaderName::from_static("ambit-session-id"), id);
+    }
+}
+
+pub(crate) fn name_source(response: &mut Response, deadline: Option<HeaderDeadline>) {
     if let Some(deadline) = deadline {
         response.headers_mut().insert(HeaderName::from_static("ambit-deadline-source"), HeaderValue::from_static(deadline.source));
     }
+}
+
+pub(crate) fn name_replay(response: &mut Response, replayed: bool) {
+    if replayed {
+        response.headers_mut().insert(HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
+    }
+}
+
+/// Behind which event a reader wants a stream to begin.
+fn last_event_id(headers: &HeaderMap) -> Result<Cursor, Problem> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(Cursor::default()) };
+    value
+        .to_str()
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| Problem::invalid(vec![FieldError { detail: NO_EVENT.into(), pointer: "last-event-id".into() }]))
 }
 
 fn accepts_stream(headers: &HeaderMap) -> bool {
@@ -398,7 +460,7 @@ fn prefer(headers: &HeaderMap) -> Preference {
     preference
 }
 
-fn session_id(path: Result<Path<String>, PathRejection>) -> Result<SessionId, Problem> {
+pub(crate) fn session_id(path: Result<Path<String>, PathRejection>) -> Result<SessionId, Problem> {
     // Bytes that are no text are no id either.
     let text = path.map(|Path(text)| text).unwrap_or_default();
     text.parse().map_err(|_| {
@@ -466,7 +528,7 @@ fn page(query: &str) -> Result<Page, Vec<FieldError>> {
 }
 
 /// The pairs of a query, decoded.
-fn pairs(query: &str) -> Vec<(String, String)> {
+pub(crate) fn pairs(query: &str) -> Vec<(String, String)> {
     url::form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 

@@ -1,12 +1,12 @@
 //! Event streams: written by hand, since what a client survives depends on single bytes.
 //!
-//! A keep-alive is `: ka` and **one** line feed: a comment that is followed by an empty line crashes a widely used
+//! One loop sends them all, in time and to their end; what an event looks like is up to a [`Speech`]. A keep-alive is `: ka` and **one** line feed: a comment that is followed by an empty line crashes a widely used
 //! client once an `id:` was seen. Every stream ends with exactly one terminal event, whatever happens.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ambit_core::SessionId;
+use ambit_core::{Axis, Reason, SessionId, Status};
 use ambit_orchestrator::{CancelOnDrop, Followed, Said, SessionStream};
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
@@ -29,9 +29,19 @@ const READ_AGAIN: Duration = Duration::from_millis(250);
 /// How long after the deadline a stream may still say something.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// How one kind of client is told what happens in a session.
+pub(crate) trait Speech: Send + 'static {
+    /// What is sent for an event: nothing where this client is not told of it, but never nothing for the terminal one.
+    fn say(&mut self, event: &Followed) -> Vec<Bytes>;
+
+    /// The terminal event of a stream whose session cannot be read to its end.
+    fn give_up(&mut self, status: Status, reason: Reason) -> Vec<Bytes>;
+}
+
 /// A stream about to be sent.
-pub(crate) struct Events {
+pub(crate) struct Events<S> {
     pub(crate) stream: SessionStream,
+    pub(crate) speech: S,
     pub(crate) session: SessionId,
     /// When the terminal event is due at the latest; `None` where it follows a settlement, which has its own deadlines.
     pub(crate) due: Option<Instant>,
@@ -41,21 +51,25 @@ pub(crate) struct Events {
     pub(crate) _open: StreamGuard,
 }
 
-struct State {
-    events: Events,
+struct State<S> {
+    events: Events<S>,
     pending: VecDeque<Bytes>,
+    /// When the next sign of life is due: events that this client is not told of are none.
+    alive: Instant,
     over: bool,
     failures: u32,
 }
 
-impl Events {
+impl<S: Speech> Events<S> {
     /// The response: headers at once, then events as they come.
     pub(crate) fn into_response(self) -> Response {
         let session = HeaderValue::from_str(&self.session.to_string());
         // A comment first: proxies and clients see the stream open before the model has said anything.
-        let state = State { events: self, pending: VecDeque::from([Bytes::from_static(b": open\n")]), over: false, failures: 0 };
+        let pending = VecDeque::from([Bytes::from_static(b": open\n")]);
+        let state = State { events: self, pending, alive: Instant::now(), over: false, failures: 0 };
         let body = Body::from_stream(stream::unfold(state, |mut state| async move {
             let bytes = state.next().await?;
+            state.alive = Instant::now() + KEEP_ALIVE;
             Some((Ok::<_, std::convert::Infallible>(bytes), state))
         }));
         let mut response = (
@@ -74,9 +88,9 @@ impl Events {
     }
 }
 
-impl State {
+impl<S: Speech> State<S> {
     async fn next(&mut self) -> Option<Bytes> {
-        // Each round sends something, or reads again after a failure, which is bounded.
+        // Each round sends something, takes an event of a bounded journal, or reads again after a failure, which is bounded.
         loop {
             if let Some(bytes) = self.pending.pop_front() {
                 return Some(bytes);
@@ -85,10 +99,9 @@ impl State {
                 return None;
             }
             let due = self.events.due.map(|due| due + GRACE);
-            let alive = Instant::now() + KEEP_ALIVE;
-            let until = due.map_or(alive, |due| due.min(alive));
+            let until = due.map_or(self.alive, |due| due.min(self.alive));
             match timeout_at(until, self.events.stream.next()).await {
-                Err(_) if due.is_some_and(|due| due <= Instant::now()) => self.end("incomplete", "deadline"),
+                Err(_) if due.is_some_and(|due| due <= Instant::now()) => self.end(Status::Incomplete, Reason::Limit(Axis::Deadline)),
                 Err(_) => return Some(Bytes::from_static(b": ka\n")),
                 Ok(Ok(Some(event))) => {
                     self.over = event.terminal;
@@ -97,9 +110,9 @@ impl State {
                     {
                         guard.disarm();
                     }
-                    self.pending.push_back(write(&event, self.events.session));
+                    self.pending.extend(self.events.speech.say(&event));
                 }
-                Ok(Ok(None)) => self.end("failed", "store_lost"),
+                Ok(Ok(None)) => self.end(Status::Failed, Reason::StoreLost),
                 Ok(Err(failed)) if self.failures < READ_FAILURES_MAX => {
                     self.failures += 1;
                     warn!(session = %self.events.session, error = %failed, "a stream cannot be read; trying again");
@@ -107,30 +120,48 @@ impl State {
                 }
                 Ok(Err(failed)) => {
                     error!(session = %self.events.session, error = %failed, "a stream cannot go on");
-                    self.end("failed", "store_lost");
+                    self.end(Status::Failed, Reason::StoreLost);
                 }
             }
         }
     }
 
     /// The terminal event of a stream whose session cannot be read to its end.
-    fn end(&mut self, status: &str, reason: &str) {
+    fn end(&mut self, status: Status, reason: Reason) {
         self.over = true;
         if let Some(guard) = self.events.guard.take() {
             // The session is fine; it is its stream that cannot be read.
             guard.disarm();
         }
-        let data = json!({"type": format!("session.{status}"), "session_id": self.events.session.to_string(), "data": {"status": status, "reason": reason}});
-        self.pending.push_back(Bytes::from(format!("event: session.{status}\ndata: {data}\n\n")));
+        self.pending.extend(self.events.speech.give_up(status, reason));
     }
 }
 
-fn write(event: &Followed, session: SessionId) -> Bytes {
+/// The API's own events: `id:`, `event:`, `data:`.
+pub(crate) struct Native(pub(crate) SessionId);
+
+impl Speech for Native {
+    fn say(&mut self, event: &Followed) -> Vec<Bytes> {
+        let payload = payload(event, self.0);
+        // JSON has no line feeds of its own: one data line.
+        vec![Bytes::from(format!("id: {}\nevent: {}\ndata: {payload}\n\n", event.id, event.kind))]
+    }
+
+    fn give_up(&mut self, status: Status, reason: Reason) -> Vec<Bytes> {
+        let kind = format!("session.{status}");
+        let data = json!({"status": status.as_str(), "reason": reason.as_str()});
+        let payload = json!({"type": kind, "session_id": self.0.to_string(), "data": data});
+        vec![Bytes::from(format!("event: {kind}\ndata: {payload}\n\n"))]
+    }
+}
+
+/// An event as JSON: what stands behind `data:`, and what the command line prints.
+pub(crate) fn payload(event: &Followed, session: SessionId) -> Value {
     let data: Value = match &event.said {
         Said::Value(value) => value.clone(),
         Said::Session(view) => serde_json::to_value(SessionObject::of(view, Include::default())).unwrap_or_default(),
     };
-    let payload = json!({
+    json!({
         "type": event.kind,
         "seq": event.id.seq,
         "session_id": session.to_string(),
@@ -141,7 +172,5 @@ fn write(event: &Followed, session: SessionId) -> Bytes {
             "tool_calls": event.remaining.tool_calls,
         },
         "data": data,
-    });
-    // JSON has no line feeds of its own: one data line.
-    Bytes::from(format!("id: {}\nevent: {}\ndata: {payload}\n\n", event.id, event.kind))
+    })
 }

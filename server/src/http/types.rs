@@ -9,67 +9,21 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
-/// The body of `POST /v1/sessions`, for the document alone: `body.rs` reads it, and says everything that is wrong at once.
-#[derive(ToSchema)]
-#[schema(as = SessionRequest)]
-#[expect(dead_code, reason = "described, never built")]
-pub(crate) struct SessionRequestDoc {
-    /// Name of an agent.
-    agent: String,
-    /// A text, or messages `{"role": "user", "content": text | [{"type": "input_text", "text"}]}`.
-    input: serde_json::Value,
-    /// Tighter limits; absent ones are the agent's.
-    limits: Option<LimitsRequestDoc>,
-    /// Fewer tools.
-    tools: Option<ToolsRequestDoc>,
-    /// `answer` (the default) or `stop`.
-    on_limit: Option<String>,
-    /// At most 16 pairs of the caller's own.
-    metadata: Option<BTreeMap<String, String>>,
-    /// Answer with events.
-    stream: Option<bool>,
-    /// Answer 202 at once.
-    background: Option<bool>,
-    /// `cancel` or `continue`; `cancel` is the default for callers who wait, `continue` in the background.
-    on_disconnect: Option<String>,
-}
-
-/// Limits as a request may tighten them.
-#[derive(ToSchema)]
-#[schema(as = LimitsRequest)]
-#[expect(dead_code, reason = "described, never built")]
-pub(crate) struct LimitsRequestDoc {
-    deadline_ms: Option<u64>,
-    model_calls: Option<u32>,
-    tool_calls: Option<u32>,
-    model_attempts: Option<u32>,
-    tool_attempts: Option<u32>,
-    total_tokens: Option<u64>,
-    cost_usd: Option<f64>,
-}
-
-/// Which of the agent's tools may be used.
-#[derive(ToSchema)]
-#[schema(as = ToolsRequest)]
-#[expect(dead_code, reason = "described, never built")]
-pub(crate) struct ToolsRequestDoc {
-    /// Only these.
-    allow: Option<Vec<String>>,
-    /// None of these.
-    deny: Option<Vec<String>>,
-}
+use crate::http::described::{SessionStatus, SettlementState};
 
 /// One session.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct SessionObject {
     /// `ses_<ULID>`.
+    #[schema(pattern = "^ses_[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
     id: String,
     /// Always `session`.
     object: &'static str,
     agent: String,
     /// Content hash of the agent's definition.
     agent_version: String,
-    /// `running`, `awaiting_approval`, `completed`, `incomplete`, `failed`, `cancelled`.
+    /// How it stands.
+    #[schema(value_type = SessionStatus)]
     status: &'static str,
     /// Why it ended as it did.
     reason: Option<&'static str>,
@@ -84,11 +38,22 @@ pub(crate) struct SessionObject {
     /// Why no model could be used.
     cause: Option<&'static str>,
     effects: EffectsObject,
-    /// `none`, `pending`, `settled`, `needs_attention`.
+    /// What became of its effects.
+    #[schema(value_type = SettlementState)]
     settlement: &'static str,
+    /// What a reader of the answer should know about it; none so far.
+    flags: Vec<String>,
+    /// What a person has to do for it to go on; none so far.
+    required_actions: Vec<String>,
+    /// The session that it continues.
+    previous_session_id: Option<String>,
+    #[schema(format = DateTime)]
     created_at: String,
+    #[schema(format = DateTime)]
     deadline_at: String,
+    #[schema(format = DateTime)]
     verdict_at: Option<String>,
+    #[schema(format = DateTime)]
     closed_at: Option<String>,
     config_revision: String,
     metadata: BTreeMap<String, String>,
@@ -195,6 +160,9 @@ pub(crate) struct SpentObject {
 /// Who answered.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct ServedBy {
+    /// What the provider calls the model; null for a session of an earlier version, which did not keep it.
+    model: Option<String>,
+    /// Name of the target.
     target: String,
     /// Place in the chain, from 0.
     position: u32,
@@ -313,8 +281,9 @@ impl SessionObject {
                 overhead_ms: view.overhead_ms,
             },
             served_by: view.served_by.as_ref().map(|target| ServedBy {
+                model: view.served_by_model.as_deref().map(str::to_owned),
                 target: target.to_string(),
-                position: 0,
+                position: view.served_by_position,
                 source: "model",
                 age_s: None,
             }),
@@ -336,6 +305,9 @@ impl SessionObject {
                 needs_attention: view.effects.needs_attention,
             },
             settlement: view.settlement.as_str(),
+            flags: Vec::new(),
+            required_actions: Vec::new(),
+            previous_session_id: view.previous.map(|id| id.to_string()),
             created_at: rfc3339(view.created_ms),
             deadline_at: rfc3339(view.deadline_ms),
             verdict_at: view.verdict_ms.map(rfc3339),
@@ -453,8 +425,11 @@ pub(crate) struct Version {
 /// Whether the process takes sessions.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Readiness {
-    /// `ready` or `not_ready`.
+    /// `ready`, `not_ready` or `starting`.
     pub(crate) status: &'static str,
+    /// What the start waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waits_for: Option<String>,
     /// With `?verbose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) checks: Option<BTreeMap<&'static str, String>>,

@@ -63,6 +63,7 @@ pub(crate) fn write(subject: Subject, signal: &Signal) {
         Signal::ToolCallFinished { tool, code: outcome, duration, .. } => {
             debug!(%session, %step, %tool, code = outcome.as_str(), duration_ms = ms(duration), "tool call ended");
         }
+        Signal::Idempotency { outcome } => debug!(%session, outcome = outcome.as_str(), "idempotency key"),
         Signal::Truncated { tool, bytes } => debug!(%session, %step, %tool, bytes, "output cut"),
         Signal::SessionDegraded { agent, capability, mode, reason } => {
             info!(%session, %step, %agent, %capability, mode, reason, "degraded")

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ambit_core::signal::{DependencyKind, RetryRefusal, Signal, Timer};
+use ambit_core::signal::{DependencyKind, IdempotencyOutcome, RetryRefusal, Signal, Timer};
 use ambit_core::{Axis, Settlement, Status, ToolCode};
 use ambit_store::{OpKind, OpObserver, OpOutcome};
 use prometheus::core::Collector;
@@ -28,6 +28,9 @@ const RATIOS: &[f64] = &[0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9,
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
+    build: IntGaugeVec,
+    reloads: IntCounterVec,
+    loaded: Gauge,
     sessions: IntCounterVec,
     settlements: IntCounterVec,
     session_duration: HistogramVec,
@@ -55,6 +58,7 @@ pub(crate) struct Metrics {
     tool_truncated: IntCounterVec,
     tool_unknown: IntCounterVec,
     degraded: IntCounterVec,
+    idempotency: IntCounterVec,
     degraded_sessions: IntCounterVec,
     load_shed: IntCounterVec,
     http_requests: IntCounterVec,
@@ -73,6 +77,7 @@ pub(crate) struct Metrics {
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
     pub(crate) name: String,
+    pub(crate) kind: DependencyKind,
     pub(crate) limit: usize,
     pub(crate) in_use: usize,
     pub(crate) sleeping: usize,
@@ -81,10 +86,10 @@ pub(crate) struct Pool {
 
 /// What label sets are known before anything happened.
 #[derive(Debug, Default)]
-pub(crate) struct Known<'a> {
-    pub(crate) agents: Vec<&'a str>,
-    pub(crate) targets: Vec<&'a str>,
-    pub(crate) tools: Vec<&'a str>,
+pub(crate) struct Known {
+    pub(crate) agents: Vec<String>,
+    pub(crate) targets: Vec<String>,
+    pub(crate) tools: Vec<String>,
 }
 
 impl Metrics {
@@ -98,8 +103,11 @@ impl Metrics {
         let loaded =
             Gauge::with_opts(Opts::new("ambit_config_last_reload_successful", "1 if the configuration in force is the last one given"))?;
         loaded.set(1.0);
-        registered(r, loaded)?;
+        let loaded = registered(r, loaded)?;
         Ok(Self {
+            build,
+            reloads: counters(r, "ambit_config_reloads_total", "Reloads of the configuration, by what they came to", &["outcome"])?,
+            loaded,
             sessions: counters(r, "ambit_sessions_total", "Sessions that reached their verdict", &["agent", "status", "reason"])?,
             settlements: counters(r, "ambit_settlements_total", "Sessions that were closed", &["agent", "settlement"])?,
             session_duration: histograms(
@@ -189,6 +197,7 @@ impl Metrics {
                 "Calls of which nobody can say whether they took effect",
                 &["tool"],
             )?,
+            idempotency: counters(r, "ambit_idempotency_total", "Requests with an idempotency key", &["outcome"])?,
             degraded_sessions: counters(
                 r,
                 "ambit_degraded_sessions_total",
@@ -217,8 +226,8 @@ impl Metrics {
     }
 
     /// Lets every known label set start at zero, so that a rate over it is right from the first event on.
-    pub(crate) fn preset(&self, known: &Known<'_>) {
-        for agent in &known.agents {
+    pub(crate) fn preset(&self, known: &Known) {
+        for agent in known.agents.iter().map(String::as_str) {
             self.in_flight.with_label_values(&[agent]);
             self.overhead.with_label_values(&[agent]);
             self.overrun.with_label_values(&[agent]);
@@ -236,7 +245,7 @@ impl Metrics {
             }
             self.sessions.with_label_values(&[agent, "completed", "answered"]);
         }
-        for target in &known.targets {
+        for target in known.targets.iter().map(String::as_str) {
             for timer in Timer::ALL {
                 self.timeouts.with_label_values(&["model", target, timer.as_str()]);
             }
@@ -255,10 +264,13 @@ impl Metrics {
                 self.tokens.with_label_values(&[target, kind]);
             }
         }
+        for outcome in IdempotencyOutcome::ALL {
+            self.idempotency.with_label_values(&[outcome.as_str()]);
+        }
         for reason in RetryRefusal::ALL {
             self.retries_refused.with_label_values(&["model", reason.as_str()]);
         }
-        for tool in &known.tools {
+        for tool in known.tools.iter().map(String::as_str) {
             self.tool_calls.with_label_values(&[tool, "OK"]);
             self.tool_truncated.with_label_values(&[tool]);
             self.tool_unknown.with_label_values(&[tool]);
@@ -267,6 +279,9 @@ impl Metrics {
             for outcome in OpOutcome::ALL {
                 self.store_op.with_label_values(&[kind.as_str(), outcome.as_str()]);
             }
+        }
+        for outcome in ["applied", "unchanged", "invalid", "refused"] {
+            self.reloads.with_label_values(&[outcome]);
         }
         for reason in ["overloaded", "shutting_down"] {
             self.load_shed.with_label_values(&[reason]);
@@ -332,6 +347,7 @@ impl Metrics {
                     self.tool_unknown.with_label_values(&[tool]).inc();
                 }
             }
+            Signal::Idempotency { outcome } => self.idempotency.with_label_values(&[outcome.as_str()]).inc(),
             Signal::Truncated { tool, .. } => self.tool_truncated.with_label_values(&[tool]).inc(),
             Signal::SessionDegraded { agent, mode, .. } => self.degraded_sessions.with_label_values(&[&**agent, *mode]).inc(),
             Signal::Degraded { capability, mode, .. } => self.degraded.with_label_values(&[&**capability, *mode]).inc(),
@@ -364,6 +380,20 @@ impl Metrics {
         self.load_shed.with_label_values(&[reason]).inc();
     }
 
+    /// A reload came to its end; says whether the configuration in force is the last one given, where that is known.
+    pub(crate) fn reloaded(&self, outcome: &str, is_last: Option<bool>) {
+        self.reloads.with_label_values(&[outcome]).inc();
+        if let Some(is_last) = is_last {
+            self.loaded.set(f64::from(u8::from(is_last)));
+        }
+    }
+
+    /// Another configuration is in force.
+    pub(crate) fn revision(&self, revision: &str) {
+        self.build.reset();
+        self.build.with_label_values(&[env!("CARGO_PKG_VERSION"), revision]).set(1);
+    }
+
     /// An event stream was opened; it is closed when the guard goes.
     pub(crate) fn stream(&self) -> StreamGuard {
         self.sse.inc();
@@ -372,6 +402,10 @@ impl Metrics {
 
     /// The text of `/metrics`, with the bulkheads as they are now.
     pub(crate) fn text(&self, pools: &[Pool], in_flight: &[(Arc<str>, usize)]) -> Result<String, prometheus::Error> {
+        // What is there no more is shown no more: an agent or a bulkhead that was configured away.
+        self.in_flight.reset();
+        self.permits.reset();
+        self.queue.reset();
         for (agent, count) in in_flight {
             self.in_flight.with_label_values(&[agent]).set(int(*count));
         }

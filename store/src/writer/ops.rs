@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ambit_core::SessionId;
-use sqlx::Connection as _;
+use sqlx::{Connection as _, Row as _};
 use tokio::time::Instant;
 
 use super::{Writer, chain, millis};
@@ -26,6 +26,18 @@ impl Writer {
             }
             Op::InboxPut { session, kind, body, need, ack } => {
                 let result = self.inbox_put(session, kind, body, need).await;
+                let _ = ack.send(result);
+            }
+            Op::Delete { session, ack } => {
+                let result = self.delete(session).await;
+                let _ = ack.send(result);
+            }
+            Op::SweepKeys { limit, ack } => {
+                let result = self.sweep_keys(limit).await;
+                let _ = ack.send(result);
+            }
+            Op::SweepTexts { closed_ms, limit, ack } => {
+                let result = self.sweep_texts(closed_ms, limit).await;
                 let _ = ack.send(result);
             }
         }
@@ -54,6 +66,44 @@ impl Writer {
         };
         // The outer result is the database's, the inner one the session's.
         self.settle(OpKind::Inbox, began, result).await?
+    }
+
+    async fn delete(&mut self, session: SessionId) -> Result<bool, StoreError> {
+        const DELETE: &str = include_str!("../../sql/delete_session.sql");
+        let began = Instant::now();
+        let query = sqlx::query(DELETE).bind(session.ulid().to_owned()).bind(signed(self.clock.now_ms()));
+        let result = match self.connection(Need::Durable).await {
+            Ok(connection) => {
+                let rows = query.fetch_all(connection).await;
+                rows.and_then(|rows| rows.first().map(|row| row.try_get::<bool, _>(0)).transpose()).map_err(StoreError::from)
+            }
+            Err(error) => Err(error),
+        };
+        self.settle(OpKind::Delete, began, result).await?.ok_or(StoreError::NotFound { session })
+    }
+
+    async fn sweep_keys(&mut self, limit: u32) -> Result<u64, StoreError> {
+        const SWEEP: &str = "
+            DELETE FROM idempotency
+            WHERE rowid IN (SELECT rowid FROM idempotency WHERE expires_ms <= $1 ORDER BY expires_ms LIMIT $2)";
+        let began = Instant::now();
+        let query = sqlx::query(SWEEP).bind(signed(self.clock.now_ms())).bind(limit);
+        let result = match self.connection(Need::Applied).await {
+            Ok(connection) => query.execute(connection).await.map(|done| done.rows_affected()).map_err(StoreError::from),
+            Err(error) => Err(error),
+        };
+        self.settle(OpKind::Sweep, began, result).await
+    }
+
+    async fn sweep_texts(&mut self, closed_ms: u64, limit: u32) -> Result<u64, StoreError> {
+        const SWEEP: &str = include_str!("../../sql/sweep_texts.sql");
+        let began = Instant::now();
+        let query = sqlx::query(SWEEP).bind(signed(closed_ms)).bind(limit);
+        let result = match self.connection(Need::Durable).await {
+            Ok(connection) => query.fetch_all(connection).await.map(|rows| rows.len() as u64).map_err(StoreError::from),
+            Err(error) => Err(error),
+        };
+        self.settle(OpKind::Sweep, began, result).await
     }
 
     /// Makes this node known under a name that nobody else has.

@@ -121,6 +121,8 @@ pub(crate) fn new_session(n: u64) -> NewSession {
         metadata: "{}".to_owned(),
         started: event(1),
         contents: Vec::new(),
+        forget: false,
+        key: None,
     }
 }
 

@@ -7,6 +7,10 @@ mod faults;
 #[cfg(test)]
 mod follow;
 #[cfg(test)]
+mod forget;
+#[cfg(test)]
+mod idempotency;
+#[cfg(test)]
 mod inbox;
 #[cfg(test)]
 mod kit;
@@ -14,3 +18,5 @@ mod kit;
 mod lease;
 #[cfg(test)]
 mod session;
+#[cfg(test)]
+mod visit;

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use ambit_store::{Need, NewSession, Order, PAGE_MAX, Page, RowUpdate, SessionRow, Store};
+use ambit_store::{Need, NewSession, Order, PAGE_MAX, Page, RowUpdate, SessionRow, Store, TextFate};
 
 use crate::kit::{Kit, START_MS, create, id, new_session, row};
 
@@ -35,6 +35,8 @@ async fn a_row_tells_all_that_its_owner_wrote() {
         epoch: 1,
         lease_until_ms: Some(START_MS + 10_000),
         last_seq: 1,
+        texts: TextFate::Kept,
+        deleted_ms: None,
     };
     assert_eq!(store.session(id(1)).await.unwrap().unwrap(), expected);
 
@@ -47,6 +49,7 @@ async fn a_row_tells_all_that_its_owner_wrote() {
         closed_ms: Some(START_MS + 2),
         summary: Some("{\"spent\":1}".to_owned()),
         release: true,
+        key: None,
     };
     store.append(&lease, row(update), Need::Applied).await.unwrap();
     let expected = SessionRow {

@@ -105,7 +105,20 @@ impl Api {
     /// # Panics
     /// When there is no answer.
     pub async fn get_admin(&self, path: &str) -> Answer {
-        self.send(self.http.get(format!("{}{path}", self.admin_url))).await
+        self.send(self.request_admin(Method::GET, path)).await
+    }
+
+    /// A request to the admin listener.
+    pub fn request_admin(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.admin_url))
+    }
+
+    /// `POST` without a body on the admin listener.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn post_admin(&self, path: &str) -> Answer {
+        self.send(self.request_admin(Method::POST, path)).await
     }
 
     /// What `/metrics` says now.

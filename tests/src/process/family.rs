@@ -36,6 +36,14 @@ pub(super) struct Family {
 }
 
 impl Family {
+    /// Resident memory of the head alone, bytes.
+    pub(super) fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.head)).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse::<u64>().ok());
+        kib.unwrap_or_default() * 1024
+    }
+
     pub(super) fn of(head: i32) -> Family {
         Family { head, started: read(head).map(|member| member.started), seen: Mutex::default() }
     }
@@ -50,6 +58,10 @@ impl Family {
 
     pub(super) fn interrupt(&self) {
         self.signal(libc::SIGINT);
+    }
+
+    pub(super) fn hang_up(&self) {
+        self.signal(libc::SIGHUP);
     }
 
     pub(super) fn crash(&self) {

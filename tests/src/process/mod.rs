@@ -24,12 +24,16 @@ pub use family::Member;
 use output::Output;
 
 use crate::WAIT_MAX;
+use crate::pty::Pty;
 
 /// What the server prints on stderr before its API address.
 const LISTENING: &str = "listening on ";
 
 /// What the server prints on stderr before its admin address.
 const ADMIN: &str = "admin on ";
+
+/// What the server logs, with both addresses, before it is ready.
+const STARTING: &str = "starting";
 
 /// Name of the configuration file in the folder.
 const CONFIG: &str = "ambit.toml";
@@ -146,6 +150,60 @@ impl Launch {
     /// When it cannot be started.
     #[must_use]
     pub fn spawn(&self, arguments: &[&str]) -> Running {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = started(command, arguments);
+        let stdout = Output::of(child.stdout.take().expect("stdout is piped"));
+        let stderr = Output::of(child.stderr.take().expect("stderr is piped"));
+        self.running(child, stdout, stderr)
+    }
+
+    /// The same with stderr on a terminal, whose screen stands in the child's stderr then.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn spawn_on_terminal(&self, arguments: &[&str]) -> Running {
+        let pty = Pty::open();
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::piped()).stderr(pty.stream());
+        let mut child = started(command, arguments);
+        let stdout = Output::of(child.stdout.take().expect("stdout is piped"));
+        self.running(child, stdout, Output::of(tokio::fs::File::from_std(pty.into_screen())))
+    }
+
+    /// The same with stdout and stderr on one terminal, as in front of a person; stdout is empty then.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn spawn_in_terminal(&self, arguments: &[&str]) -> Running {
+        let pty = Pty::open();
+        let mut command = self.command(arguments);
+        command.stdout(pty.stream()).stderr(pty.stream());
+        let child = started(command, arguments);
+        self.running(child, Output::of(tokio::io::empty()), Output::of(tokio::fs::File::from_std(pty.into_screen())))
+    }
+
+    /// The same with stdout into what is given; it is empty then.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn spawn_into(&self, stdout: impl Into<Stdio>, arguments: &[&str]) -> Running {
+        let mut command = self.command(arguments);
+        command.stdout(stdout).stderr(Stdio::piped());
+        let mut child = started(command, arguments);
+        let stderr = Output::of(child.stderr.take().expect("stderr is piped"));
+        self.running(child, Output::of(tokio::io::empty()), stderr)
+    }
+
+    fn running(&self, child: Child, stdout: Output, stderr: Output) -> Running {
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).expect("a child that was not awaited has an id");
+        Running { child, stdout, stderr, family: Family::of(pid), _folder: Arc::clone(&self.folder) }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = match self.file_size_max {
             // Ignored signals survive exec: the write then fails with an error instead of killing the process.
             Some(kib) => {
@@ -156,16 +214,8 @@ impl Launch {
             None => Command::new(binary()),
         };
         command.args(arguments).args(&self.arguments).current_dir(self.folder()).env_clear().envs(&self.env);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.process_group(0).kill_on_drop(true);
-        let mut child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) => panic!("`ambit {}` does not start: {error}", arguments.join(" ")),
-        };
-        let stdout = Output::of(child.stdout.take().expect("stdout is piped"));
-        let stderr = Output::of(child.stderr.take().expect("stderr is piped"));
-        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).expect("a child that was not awaited has an id");
-        Running { child, stdout, stderr, family: Family::of(pid), _folder: Arc::clone(&self.folder) }
+        command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
+        command
     }
 
     /// Runs `ambit` with these arguments to its end, at most [`WAIT_MAX`].
@@ -181,14 +231,30 @@ impl Launch {
     /// # Panics
     /// When it ends or stays silent instead, with its stderr.
     pub async fn serve(&self) -> Ambit {
+        let announced =
+            |line: &str, what: &str| line.split_once(what).filter(|(_, url)| url.starts_with("http://")).map(|(_, url)| url_of(url));
+        self.serve_until(|text| Some((find(text, |line| announced(line, LISTENING))?, find(text, |line| announced(line, ADMIN))?))).await
+    }
+
+    /// Starts `ambit serve` and waits until it has logged both addresses: it may not be ready for a while.
+    ///
+    /// # Panics
+    /// When it ends or stays silent instead, with its stderr.
+    pub async fn serve_starting(&self) -> Ambit {
+        self.serve_until(|text| {
+            find(text, |line| {
+                let logged: serde_json::Value =
+                    serde_json::from_str(line).ok().filter(|line: &serde_json::Value| line["message"] == STARTING)?;
+                let url = |key: &str| logged[key].as_str().map(|address| format!("http://{address}"));
+                Some((url("api")?, url("admin")?))
+            })
+        })
+        .await
+    }
+
+    async fn serve_until(&self, addresses: impl Fn(&str) -> Option<(String, String)>) -> Ambit {
         let mut running = self.spawn(&["serve"]);
-        let announced = |stderr: &str, what: &str| {
-            // Only whole lines: a line may arrive in parts.
-            let (whole, _) = stderr.rsplit_once('\n')?;
-            let line = whole.lines().find_map(|line| line.split_once(what).filter(|(_, url)| url.starts_with("http://")));
-            line.map(|(_, url)| url.split(|c: char| c.is_whitespace() || c == '"').next().unwrap_or_default().to_owned())
-        };
-        let addresses = running.stderr.wait_for(|text| Some((announced(text, LISTENING)?, announced(text, ADMIN)?)));
+        let addresses = running.stderr.wait_for(addresses);
         let found = tokio::select! {
             found = tokio::time::timeout(WAIT_MAX, addresses) => found.ok().flatten(),
             _ = running.child.wait() => None,
@@ -203,6 +269,23 @@ impl Launch {
             }
         }
     }
+}
+
+fn started(mut command: Command, arguments: &[&str]) -> Child {
+    match command.spawn() {
+        Ok(child) => child,
+        Err(error) => panic!("`ambit {}` does not start: {error}", arguments.join(" ")),
+    }
+}
+
+/// The first line, of those that are whole, of which this makes something: a line may arrive in parts.
+fn find<T>(stderr: &str, of: impl Fn(&str) -> Option<T>) -> Option<T> {
+    let (whole, _) = stderr.rsplit_once('\n')?;
+    whole.lines().find_map(of)
+}
+
+fn url_of(text: &str) -> String {
+    text.split(|c: char| c.is_whitespace() || c == '"').next().unwrap_or_default().to_owned()
 }
 
 /// A running server.
@@ -238,6 +321,12 @@ impl Ambit {
         self.running.stderr()
     }
 
+    /// Memory that is resident now, bytes; 0 where the system does not tell.
+    #[must_use]
+    pub fn resident(&self) -> u64 {
+        self.running.family.resident()
+    }
+
     /// Descendants that live now: MCP servers.
     #[must_use]
     pub fn descendants(&self) -> Vec<Member> {
@@ -250,6 +339,14 @@ impl Ambit {
     /// When it does not end within [`WAIT_MAX`].
     pub async fn terminate(self) -> Finished {
         self.running.terminate();
+        self.running.finish().await
+    }
+
+    /// Waits for an end that was asked for otherwise.
+    ///
+    /// # Panics
+    /// When it does not end within [`WAIT_MAX`].
+    pub async fn end(self) -> Finished {
         self.running.finish().await
     }
 
@@ -287,6 +384,17 @@ impl Running {
         self.stderr.text()
     }
 
+    /// Waits until stdout satisfies `condition`.
+    ///
+    /// # Panics
+    /// When it does not within [`WAIT_MAX`].
+    pub async fn stdout_says(&self, what: &str, condition: impl Fn(&str) -> bool) {
+        let said = self.stdout.wait_for(|text| condition(text).then_some(()));
+        if tokio::time::timeout(WAIT_MAX, said).await.ok().flatten().is_none() {
+            panic!("stdout does not say {what}:\n{}\n--- stderr\n{}", self.stdout(), self.stderr());
+        }
+    }
+
     /// Waits until stderr satisfies `condition`.
     ///
     /// # Panics
@@ -312,6 +420,11 @@ impl Running {
     /// Sends SIGINT to the child alone.
     pub fn interrupt(&self) {
         self.family.interrupt();
+    }
+
+    /// Sends SIGHUP to the child alone.
+    pub fn hang_up(&self) {
+        self.family.hang_up();
     }
 
     /// Sends SIGKILL to the child alone.

@@ -2,7 +2,8 @@
 //! misbehaves. What is the same for all dialects stands in [`crate::provider`].
 
 use ambit_tests::client::spelled;
-use ambit_tests::upstream::{Act, Arrival, Call, Halt, Point, Reply, Script, Shape};
+use ambit_tests::process::Launch;
+use ambit_tests::upstream::{Act, Arrival, Call, Halt, Point, Reply, Script, Shape, Upstream};
 use serde_json::{Value, json};
 
 use crate::house::{House, Setup, assert_end};
@@ -182,4 +183,23 @@ async fn statuses_and_nonsense_are_told_apart() {
     check("402", "503 MODEL_UNAVAILABLE quota", 1).await;
     check("404", "503 MODEL_UNAVAILABLE not_found", 1).await;
     check("400", "400 MODEL_REJECTED", 1).await;
+}
+
+#[tokio::test]
+async fn the_doctor_asks_for_the_models_with_the_key_where_it_belongs() {
+    for shape in Shape::ALL {
+        let page = Act::json(json!({"data": [{"id": "m1"}], "has_more": true}));
+        let list = Act::json(json!({"data": [{"id": "m1"}, {"id": "m"}], "has_more": false}));
+        for (act, says) in [(list, "lists `m`"), (page, "has no list of models")] {
+            let provider = Upstream::builder().route("models", "/v1/models", act).start().await;
+            let launch = Launch::bare()
+                .env("AMBIT_MODELS__PRIMARY__DIALECT", shape.dialect())
+                .env("AMBIT_MODELS__PRIMARY__BASE_URL", &provider.base_url())
+                .env("AMBIT_MODELS__PRIMARY__MODEL", "m")
+                .env("AMBIT_MODELS__PRIMARY__API_KEY", "key-of-the-provider");
+            let end = launch.run(&["doctor", "--online", "--json"]).await;
+            assert!(end.assert_code(0).stdout.contains(says), "{shape:?} {end:?}");
+            assert_key(shape, &provider.arrivals()[0]);
+        }
+    }
 }

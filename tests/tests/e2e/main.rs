@@ -4,14 +4,27 @@
 //! elapsed time: over real processes only order and counts are facts.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod admin;
 mod bad_input;
+mod chat;
 mod cli;
+mod cli_doctor;
+mod cli_pages;
+mod cli_sessions;
+mod cli_terminal;
+mod clients;
 mod connections;
 mod crash;
 mod dialects;
+mod fuzz;
+mod hostile;
 mod house;
 mod http_api;
+mod keep;
 mod kit;
+mod load;
 mod mcp;
 mod provider;
+mod reload;
+mod responses;
 mod tools;

@@ -21,6 +21,7 @@ use crate::prepare::schema::Schema;
 
 pub(crate) use self::convert::effect;
 pub(crate) use self::names::offered_name;
+pub use self::server::Standing;
 pub(crate) use self::server::{Listed, Server};
 
 /// One tool of a server.

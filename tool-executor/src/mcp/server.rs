@@ -58,6 +58,35 @@ pub(crate) struct Server {
 #[derive(Debug, Clone)]
 pub(crate) struct Listed(pub(crate) Tool);
 
+/// How a server stands at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It runs, and its tools are offered.
+    Up,
+    /// Its tools are offered; it is started when one is called.
+    Idle,
+    /// It is being started at this moment.
+    Starting,
+    /// It failed and is left alone for a while.
+    BackingOff,
+    /// It was not there when it was asked: its tools are not offered.
+    LeftOut,
+}
+
+impl Standing {
+    /// Its name for people and machines.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Idle => "idle",
+            Self::Starting => "starting",
+            Self::BackingOff => "backing_off",
+            Self::LeftOut => "left_out",
+        }
+    }
+}
+
 #[derive(Default)]
 struct State {
     live: Option<Arc<Live>>,
@@ -87,6 +116,24 @@ impl Server {
             stop: CancellationToken::new(),
             this: this.clone(),
         })
+    }
+
+    /// True if its requests go out by this.
+    pub(crate) fn goes_out_by(&self, http: &Arc<Http>) -> bool {
+        Arc::ptr_eq(&self.http, http)
+    }
+
+    /// How it stands, without waiting for anything.
+    pub(crate) fn standing(&self) -> Standing {
+        // Held while a connection is made.
+        let Ok(state) = self.state.try_lock() else { return Standing::Starting };
+        let is_listed = self.listed().is_some();
+        match &state.live {
+            Some(live) if live.is_usable() => Standing::Up,
+            Some(_) | None if state.not_before.is_some_and(|until| !deadline::left(until).is_zero()) => Standing::BackingOff,
+            Some(_) | None if is_listed => Standing::Idle,
+            Some(_) | None => Standing::LeftOut,
+        }
     }
 
     /// Its tools, once they are known.

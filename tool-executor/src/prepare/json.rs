@@ -37,6 +37,12 @@ pub(crate) struct NotJson {
     pub(crate) at: usize,
 }
 
+/// The one text of all JSON values that mean the same, for digests: keys sorted as RFC 8785 sorts them, numbers by value.
+#[must_use]
+pub fn canonical(value: &Value) -> String {
+    Json::from(value).to_canonical()
+}
+
 impl Json {
     /// Reads one value and nothing behind it.
     pub(crate) fn parse(text: &str) -> Result<Self, NotJson> {

@@ -3,6 +3,7 @@
 //! A new rule that much of the tree breaks starts with a list of the places that may break it, which only shrinks.
 
 mod arrows;
+mod errors;
 mod pages;
 mod source;
 mod text;
@@ -54,7 +55,7 @@ impl fmt::Display for Finding {
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     let files = tree(root)?;
     let mut found = Vec::new();
-    for rule in [source::check, arrows::check, pages::check, text::check] {
+    for rule in [source::check, arrows::check, errors::check, pages::check, text::check] {
         found.extend(rule(&files));
     }
     if found.is_empty() {
@@ -74,10 +75,11 @@ fn tree(root: &Path) -> Result<Vec<File>, String> {
             let entry = entry.map_err(|e| format!("{}: {e}", folder.display()))?;
             let (name, path) = (entry.file_name(), folder.join(entry.file_name()));
             let kind = entry.file_type().map_err(|e| format!("{}: {e}", path.display()))?;
+            if SKIPPED.iter().any(|skipped| name == *skipped) {
+                continue; // In a second working tree `.git` is a file.
+            }
             if kind.is_dir() {
-                if !SKIPPED.iter().any(|skipped| name == *skipped) {
-                    folders.push(path);
-                }
+                folders.push(path);
             } else if kind.is_file() && is_text(&path) {
                 // A file that goes away while we look, or is no UTF-8, is no source of ours.
                 if let Ok(text) = std::fs::read_to_string(root.join(&path)) {

@@ -16,10 +16,16 @@ use crate::dialect::carry::{self, Part};
 use crate::dialect::provider::tool_name;
 use crate::dialect::{Ask, json, noticed};
 
+/// Who says what lies between two turns of the model.
+const USER: &str = "user";
+/// The model.
+const ASSISTANT: &str = "assistant";
 /// Kept of arguments that are no object, in characters: enough for the model to see what it did.
 const UNPARSED_CHARS_MAX: usize = 1_024;
 /// In place of words that are blank, which the API refuses.
 const BLANK: &str = "(nothing)";
+/// Behind a turn of the model with which a history ends: the API takes such a turn for the beginning of its answer, or refuses.
+const GO_ON: &str = "Go on.";
 
 /// The body of one request.
 pub(super) fn body(ask: &Ask<'_>, stream: bool) -> Vec<u8> {
@@ -47,18 +53,17 @@ pub(super) fn body(ask: &Ask<'_>, stream: bool) -> Vec<u8> {
             if before == Some(role) {
                 out.push(b',');
             } else {
-                if before.is_some() {
-                    out.extend_from_slice(b"]},");
-                }
-                out.extend_from_slice(b"{\"role\":");
-                json(&mut out, role);
-                out.extend_from_slice(b",\"content\":[");
+                begin(role, before.is_some(), &mut out);
             }
             before = Some(role);
             match notice {
                 Some((at, notice)) if at == index => blocks(ask.target, message, Some(notice), &mut out),
                 Some(_) | None => out.extend_from_slice(&all[encoding.range(index)]),
             }
+        }
+        if before == Some(ASSISTANT) {
+            begin(USER, true, &mut out);
+            json(&mut out, &Block::Text { text: GO_ON.into() });
         }
         if before.is_some() {
             out.extend_from_slice(b"]}");
@@ -79,10 +84,20 @@ pub(super) fn body(ask: &Ask<'_>, stream: bool) -> Vec<u8> {
     })
 }
 
+/// Begins a message, and ends the one before it.
+fn begin(role: &str, ends_another: bool, out: &mut Vec<u8>) {
+    if ends_another {
+        out.extend_from_slice(b"]},");
+    }
+    out.extend_from_slice(b"{\"role\":");
+    json(out, role);
+    out.extend_from_slice(b",\"content\":[");
+}
+
 const fn role(message: &Message) -> &'static str {
     match message {
-        Message::User { .. } | Message::Tool { .. } => "user",
-        Message::Assistant { .. } => "assistant",
+        Message::User { .. } | Message::Tool { .. } => USER,
+        Message::Assistant { .. } => ASSISTANT,
     }
 }
 
@@ -285,6 +300,7 @@ mod tests {
                 {"role": "assistant", "content": [{"type": "tool_use", "id": "id_612e62", "name": "look_up", "input": {"unparsed": "[1]"}}]},
                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "id_612e62", "content": "x"}]},
                 {"role": "assistant", "content": [{"type": "text", "text": BLANK}]},
+                {"role": "user", "content": [{"type": "text", "text": GO_ON}]},
             ])
         );
     }

@@ -18,7 +18,8 @@ use crate::wall::WallClock;
 const NAME: &str = "anthropic";
 
 /// How its servers are asked. The version is that of the API's form; there is no newer one.
-const PROTOCOL: Protocol = Protocol { path: "messages", key: Key::Header("x-api-key"), headers: &[("anthropic-version", "2023-06-01")] };
+pub(super) const PROTOCOL: Protocol =
+    Protocol { path: "messages", key: Key::Header("x-api-key"), headers: &[("anthropic-version", "2023-06-01")] };
 
 /// One provider.
 #[derive(Debug)]

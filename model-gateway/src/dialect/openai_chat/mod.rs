@@ -16,7 +16,7 @@ use crate::stage::LegStage;
 use crate::wall::WallClock;
 
 /// How its servers are asked.
-const PROTOCOL: Protocol = Protocol { path: "chat/completions", key: Key::Bearer, headers: &[] };
+pub(super) const PROTOCOL: Protocol = Protocol { path: "chat/completions", key: Key::Bearer, headers: &[] };
 
 /// One provider.
 #[derive(Debug)]

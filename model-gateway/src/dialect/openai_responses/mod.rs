@@ -18,7 +18,7 @@ use crate::wall::WallClock;
 const NAME: &str = "openai_responses";
 
 /// How its servers are asked.
-const PROTOCOL: Protocol = Protocol { path: "responses", key: Key::Bearer, headers: &[] };
+pub(super) const PROTOCOL: Protocol = Protocol { path: "responses", key: Key::Bearer, headers: &[] };
 
 /// One provider.
 #[derive(Debug)]

@@ -164,7 +164,7 @@ fn place(base: &str, path: &str) -> Result<Url, String> {
 }
 
 /// Headers that every request has. Values of others are secrets: marked, so that nothing prints them.
-fn headers(options: &ProviderOptions, protocol: Protocol) -> Result<HeaderMap, (&'static str, String)> {
+pub(crate) fn headers(options: &ProviderOptions, protocol: Protocol) -> Result<HeaderMap, (&'static str, String)> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
