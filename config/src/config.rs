@@ -11,6 +11,7 @@ use crate::demo;
 use crate::files::Files;
 use crate::layers::Layers;
 use crate::node::Place;
+use crate::otel::TraceExport;
 use crate::revision::revision;
 use crate::settings::{AgentLimits, Dialect, Effect, Model, Settings, Taint, Tool};
 use crate::value::{Period, Size};
@@ -29,6 +30,7 @@ pub struct Config {
     profile: String,
     pub(crate) revision: String,
     notices: Vec<String>,
+    traces: Option<TraceExport>,
 }
 
 /// One agent as configured. The digest that is its version is the orchestrator's to compute.
@@ -82,12 +84,24 @@ impl Config {
         let profile = layers.profile.clone();
         let revision = revision(&profile, &effective);
         let secrets = SecretDigests::default();
-        Self { settings, agents, layers, effective, files, path, secrets, profile, revision, notices }
+        Self { settings, agents, layers, effective, files, path, secrets, profile, revision, notices, traces: None }
     }
 
     /// With the digests of its secrets, by which another configuration tells whether they are the same.
     pub(crate) fn with_secrets(self, secrets: SecretDigests) -> Self {
         Self { secrets, ..self }
+    }
+
+    /// The same with traces that go somewhere. They change nothing that a session does and are no part of the revision.
+    pub(crate) fn with_traces(mut self, traces: Option<TraceExport>) -> Self {
+        self.traces = traces;
+        self
+    }
+
+    /// Where traces go; `None` if nowhere.
+    #[must_use]
+    pub const fn traces(&self) -> Option<&TraceExport> {
+        self.traces.as_ref()
     }
 
     /// Name of the selected profile.

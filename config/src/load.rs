@@ -16,7 +16,7 @@ use crate::secret::{Lookup, read_bounded};
 use crate::settings::Settings;
 use crate::shape::{Inside, Kind, SETTINGS, Shape, listed};
 use crate::sources::{FILE_BYTES_MAX, File, Sources};
-use crate::{files, revision, unbuilt, validate, variables};
+use crate::{files, otel, revision, unbuilt, validate, variables};
 
 /// The profiles that come with the binary: file name and text.
 pub(crate) const SHIPPED: &[(&str, &str)] =
@@ -88,8 +88,9 @@ pub fn load(sources: &Sources) -> Result<Config, ConfigErrors> {
     layers.mask(revision::MASK);
     let files = files::read(&settings, &layers, &mut problems);
     let path = sources.env.get("PATH").cloned().unwrap_or_default();
+    let traces = otel::traces(&sources.env, &mut notices, &mut problems);
     let config = Config::new(settings, layers, revision::masked(&SETTINGS, effective), files, path, notices);
-    let config = config.with_secrets(SecretDigests::of(&whole.extract().unwrap_or_default()));
+    let config = config.with_secrets(SecretDigests::of(&whole.extract().unwrap_or_default())).with_traces(traces);
     // A problem of form explains those of sense that follow from it: the value stands for another one now.
     let follows = |problem: &Problem| {
         std::iter::once(&problem.key).chain(&problem.also).any(|key| broken.iter().any(|b| key == b || key.starts_with(&format!("{b}."))))

@@ -115,6 +115,7 @@ fn started(turns: u32, calls: u32) -> Arc<Started> {
         },
         wall_ms: 0,
         config_revision: "bench".into(),
+        trace: None,
     })
 }
 

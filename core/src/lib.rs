@@ -13,6 +13,7 @@ pub mod port;
 pub mod session;
 pub mod signal;
 pub mod tool;
+pub mod trace;
 pub mod verdict;
 
 pub use attempt::{Allowance, AttemptKind, AttemptRecord};

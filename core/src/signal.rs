@@ -12,15 +12,98 @@ use crate::effect::Effect;
 use crate::id::{SessionId, Step};
 use crate::limit::Axis;
 use crate::tool::ToolCode;
+use crate::trace::{SpanId, Trace, TraceParent};
 use crate::verdict::{Reason, Settlement, Status};
 
-/// Whom a signal is about. Only logs and the timeline use the ids; metrics never do.
+/// Whom a signal is about. Only logs, spans and the timeline use the ids; metrics never do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Subject {
     /// The session, if any.
     pub session: Option<SessionId>,
     /// The step of it, if any.
     pub step: Option<Step>,
+    /// Where the session hangs in a distributed trace.
+    pub trace: Option<Trace>,
+}
+
+impl Subject {
+    /// What one request about this subject carries as `traceparent`: the span of the attempt, or, where the attempt has
+    /// none of its own, that of its step.
+    #[must_use]
+    pub fn outgoing(&self, peer: &Peer, target: &str, kind: AttemptKind, number: u32) -> Option<TraceParent> {
+        let (trace, session, step) = (self.trace?, self.session?, self.step?);
+        let own = match peer {
+            Peer::Model { .. } | Peer::Http { .. } => SpanId::of_attempt(session, step, target, kind, number),
+            Peer::Mcp { .. } | Peer::Local => SpanId::of_step(session, step),
+        };
+        Some(trace.outgoing(own))
+    }
+}
+
+/// Whom a policy talks to, in the words of spans. Made once with the policy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Peer {
+    /// Nobody outside of this process.
+    #[default]
+    Local,
+    /// A model.
+    Model {
+        /// The provider, by its well-known name where it has one.
+        provider: &'static str,
+        /// The model, as the provider calls it.
+        model: Arc<str>,
+        /// Where it is; `None` where there are several places.
+        address: Option<Address>,
+    },
+    /// A tool that is one HTTP request.
+    Http {
+        /// `GET`..
+        method: Arc<str>,
+        /// The path with its placeholders unfilled, without query.
+        path: Arc<str>,
+        /// Where it is.
+        address: Option<Address>,
+    },
+    /// A tool of an MCP server. The call is one span with its step: nothing could be said of it a second time.
+    Mcp {
+        /// The server, as the configuration calls it.
+        server: Arc<str>,
+        /// Where it is; `None` if it is a child process.
+        address: Option<Address>,
+    },
+}
+
+/// A host and its port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Name or address.
+    pub host: Arc<str>,
+    /// The port, known ones included.
+    pub port: Option<u16>,
+}
+
+/// What was used of one limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AxisUse {
+    /// Which limit.
+    pub axis: Axis,
+    /// How much was used, in the limit's own unit.
+    pub used: u64,
+    /// How much might have been.
+    pub limit: u64,
+}
+
+impl AxisUse {
+    /// What is left, from 0 to 1.
+    #[must_use]
+    pub fn remaining(&self) -> f64 {
+        if self.limit == 0 {
+            return 0.0;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+        let share = self.limit.saturating_sub(self.used) as f64 / self.limit as f64;
+        share
+    }
 }
 
 /// What kind of thing a policy guards.
@@ -170,8 +253,14 @@ pub enum Signal {
         model_calls: u32,
         /// Tool calls dispatched.
         tool_calls: u32,
-        /// What was left of each axis, 0 to 1.
-        remaining: Vec<(Axis, f64)>,
+        /// Wall time at which it began, milliseconds since 1970; before a crash, if it was taken up again.
+        began_ms: u64,
+        /// Tokens that models read.
+        input_tokens: u64,
+        /// Tokens that models wrote.
+        output_tokens: u64,
+        /// What was used of each limit.
+        axes: Vec<AxisUse>,
     },
     /// A session is closed.
     SessionSettled {
@@ -231,6 +320,14 @@ pub enum Signal {
         duration: Duration,
         /// To the first valid token, where there was one.
         first_token: Option<Duration>,
+        /// Counts the attempts at this target from 1.
+        number: u32,
+        /// Whom it was sent to, in the words of spans.
+        peer: Arc<Peer>,
+        /// The HTTP status that came back, if one did.
+        status: Option<u16>,
+        /// Tokens read and written, of the attempt that won.
+        usage: Option<(u64, u64)>,
     },
     /// A timer ran out.
     TimedOut {
@@ -268,8 +365,10 @@ pub enum Signal {
         /// Why not.
         reason: RetryRefusal,
     },
-    /// A logical model call ended.
+    /// A logical model call ended, or was dropped (then `cancelled`, with nothing known of what it cost).
     ModelCallFinished {
+        /// The chain that was asked.
+        chain: Arc<str>,
         /// Who answered, or was asked last.
         target: Arc<str>,
         /// `ok`, or the low-cardinality name of the failure.
@@ -283,16 +382,22 @@ pub enum Signal {
         /// What it cost, dollars.
         cost_usd: f64,
     },
-    /// A tool call ended.
+    /// A tool call ended, or was dropped: then it has no code.
     ToolCallFinished {
         /// Which tool.
         tool: Arc<str>,
         /// What it does to the world.
         effect: Effect,
         /// How it ended.
-        code: ToolCode,
+        code: Option<ToolCode>,
         /// With all its attempts and waits.
         duration: Duration,
+        /// The id under which the model wants its result.
+        call_id: Option<Arc<str>>,
+        /// Hash of the key under which it went out, where the other side honours one.
+        key: Option<u64>,
+        /// Whom it was sent to, in the words of spans.
+        peer: Arc<Peer>,
     },
     /// A request with an idempotency key was decided on.
     Idempotency {

@@ -61,6 +61,7 @@ pub(crate) fn started() -> Started {
         ceiling: CallCeiling { attempts: 2, context_window: None, price: Price::default(), tools_chars: 100 },
         wall_ms: 1_767_225_600_000,
         config_revision: "rev-1".into(),
+        trace: None,
     }
 }
 

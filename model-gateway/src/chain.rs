@@ -120,7 +120,7 @@ impl Chain {
     /// not reported: whoever drops it charges the whole allowance.
     pub async fn call(&self, mut call: ModelCall<'_>) -> ModelOutcome {
         let permit = call.admission.take().map(|Admission(permit)| permit);
-        self.target.call(call, permit).await
+        self.target.call(&self.name, call, permit).await
     }
 }
 

@@ -16,6 +16,7 @@ mod dialect;
 mod error;
 mod gateway;
 mod options;
+mod peer;
 mod probe;
 mod stage;
 mod target;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ambit_core::port::TextSink;
 use ambit_resilience::{Committed, Failure, Leg};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
 use crate::dialect::Answer;
@@ -18,12 +19,17 @@ use crate::usage::{Bill, Usage};
 
 /// Longest text for people that is kept of a failure, characters.
 const DETAIL_CHARS_MAX: usize = 500;
+/// Where a request stands in a distributed trace (W3C Trace Context).
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// What other tracing systems pass along.
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The state of one logical call.
 pub(crate) struct Stage<'a> {
     sink: Option<&'a dyn TextSink>,
     /// `None`: no tool may be called, nothing is held.
     hold: Option<Duration>,
+    trace_state: Option<&'a str>,
     committed: Committed,
     state: Mutex<State>,
 }
@@ -48,8 +54,8 @@ pub(crate) struct LegStage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    pub(crate) fn new(sink: Option<&'a dyn TextSink>, hold: Option<Duration>) -> Self {
-        Self { sink, hold, committed: Committed::new(), state: Mutex::new(State::default()) }
+    pub(crate) fn new(sink: Option<&'a dyn TextSink>, hold: Option<Duration>, trace_state: Option<&'a str>) -> Self {
+        Self { sink, hold, trace_state, committed: Committed::new(), state: Mutex::new(State::default()) }
     }
 
     pub(crate) const fn committed(&self) -> &Committed {
@@ -107,6 +113,20 @@ impl LegStage<'_> {
         self.leg.first_token();
     }
 
+    /// The provider answered with this HTTP status.
+    pub(crate) fn status(&self, status: u16) {
+        self.leg.status(status);
+    }
+
+    /// Adds what tells the provider where this request stands in a distributed trace. Baggage goes to nobody.
+    pub(crate) fn trace(&self, headers: &mut HeaderMap) {
+        let Some(parent) = self.leg.trace.and_then(|trace| HeaderValue::try_from(trace.to_string()).ok()) else { return };
+        headers.insert(TRACEPARENT, parent);
+        if let Some(state) = self.stage.trace_state.and_then(|state| HeaderValue::try_from(state).ok()) {
+            headers.insert(TRACESTATE, state);
+        }
+    }
+
     /// When the whole answer must be there.
     pub(crate) const fn end_by(&self) -> Instant {
         self.leg.end_by
@@ -157,6 +177,9 @@ impl LegStage<'_> {
 
     /// The turn is whole: held text is its answer, unless it asks for calls.
     pub(crate) fn whole(&self, answer: &Answer) {
+        if let Some(usage) = answer.usage {
+            self.leg.usage(usage.input, usage.output);
+        }
         if answer.calls.is_empty() {
             self.release();
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ambit_core::session::ModelFault;
-use ambit_core::signal::{DependencyKind, Signal, SignalSink, Timer};
+use ambit_core::signal::{DependencyKind, Signal, SignalSink, Subject, Timer};
 use ambit_core::{AttemptRecord, Cause};
 use ambit_resilience::{Bulkhead, CallContext, Failure, Ledger, Outcome, Permit, Policy, PolicyError, PolicyOptions, Reserve, Row};
 use tokio::time::Instant;
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::chat::{ModelCall, ModelFailure, ModelOutcome, NUDGE, ToolChoice, Turn};
 use crate::dialect::{Answer, Ask, Dialect};
 use crate::options::TargetOptions;
+use crate::peer;
 use crate::stage::Stage;
 use crate::usage::{self, Bill, Ratio, Reservation};
 
@@ -42,6 +43,7 @@ impl Target {
                 kind: DependencyKind::Model,
                 dependency: DEPENDENCY.into(),
                 target: Arc::clone(&options.name),
+                peer: Arc::new(peer::of(&options)),
                 request: options.request,
                 attempt: options.attempt,
                 margin: options.margin,
@@ -72,10 +74,10 @@ impl Target {
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection and returns the permit.
-    pub(crate) async fn call(&self, call: ModelCall<'_>, permit: Option<Permit>) -> ModelOutcome {
-        let started = Instant::now();
+    pub(crate) async fn call(&self, chain: &Arc<str>, call: ModelCall<'_>, permit: Option<Permit>) -> ModelOutcome {
+        let finish = Finish { target: self, chain, subject: call.subject, started: Instant::now(), outcome: None };
         let may_call = call.tool_choice == ToolChoice::Auto && !call.tools.is_empty();
-        let stage = Stage::new(call.text, may_call.then_some(self.hold));
+        let stage = Stage::new(call.text, may_call.then_some(self.hold), call.trace_state);
         let ledger = Ledger::new(&call.allowance, call.deadline);
         let notice = notice(&call);
         let max_output = self.options.max_output_tokens.map_or(call.max_output, |max| call.max_output.min(max.get()));
@@ -139,7 +141,7 @@ impl Target {
             Err(error) => Err(failure(&error, &stage, call.tool_choice)),
         };
         let outcome = ModelOutcome { attempts, result };
-        self.finished(&call, &outcome, started);
+        finish.with(&outcome);
         outcome
     }
 
@@ -158,24 +160,56 @@ impl Target {
             tokens_per_kchar: self.ratio.learn(usage.input, chars),
         }
     }
+}
 
-    fn finished(&self, call: &ModelCall<'_>, outcome: &ModelOutcome, started: Instant) {
+/// Says at the end of a logical call what came of it, also if its future is dropped.
+struct Finish<'a> {
+    target: &'a Target,
+    chain: &'a Arc<str>,
+    subject: Subject,
+    started: Instant,
+    outcome: Option<(Arc<str>, Sums)>,
+}
+
+/// What all attempts of a call used together.
+#[derive(Default)]
+struct Sums {
+    input_tokens: u64,
+    output_tokens: u64,
+    cost: u64,
+}
+
+impl Finish<'_> {
+    fn with(mut self, outcome: &ModelOutcome) {
         let name = match (&outcome.result, outcome.attempts.last()) {
             // `ok`, or `empty`: a turn in which nothing was said.
             (Ok(_), Some(last)) => Arc::clone(&last.code),
             (Ok(_), None) => "ok".into(),
             (Err(failure), _) => Arc::clone(&failure.code),
         };
-        let sum = |tokens: fn(&AttemptRecord) -> u64| outcome.attempts.iter().map(tokens).fold(0, u64::saturating_add);
-        self.sink.emit(
-            call.subject,
+        let sum = |of: fn(&AttemptRecord) -> u64| outcome.attempts.iter().map(of).fold(0, u64::saturating_add);
+        let sums = Sums {
+            input_tokens: sum(|record| record.input_tokens),
+            output_tokens: sum(|record| record.output_tokens),
+            cost: sum(|record| record.cost.0),
+        };
+        self.outcome = Some((name, sums));
+    }
+}
+
+impl Drop for Finish<'_> {
+    fn drop(&mut self) {
+        let (outcome, sums) = self.outcome.take().unwrap_or_else(|| ("cancelled".into(), Sums::default()));
+        self.target.sink.emit(
+            self.subject,
             &Signal::ModelCallFinished {
-                target: Arc::clone(&self.options.name),
-                outcome: name,
-                duration: started.elapsed(),
-                input_tokens: sum(|record| record.input_tokens),
-                output_tokens: sum(|record| record.output_tokens),
-                cost_usd: ambit_core::Money(sum(|record| record.cost.0)).usd(),
+                chain: Arc::clone(self.chain),
+                target: Arc::clone(&self.target.options.name),
+                outcome,
+                duration: self.started.elapsed(),
+                input_tokens: sums.input_tokens,
+                output_tokens: sums.output_tokens,
+                cost_usd: ambit_core::Money(sums.cost).usd(),
             },
         );
     }

@@ -88,7 +88,7 @@ impl Orchestrator {
 
     /// What a taken key is answered with.
     async fn again(&self, request: &SessionRequest, key: &IdempotencyKey, record: &KeyRecord) -> Result<Running, StartError> {
-        let tell = |outcome| self.sink().emit(Subject { session: record.session, step: None }, &Signal::Idempotency { outcome });
+        let tell = |outcome| self.sink().emit(Subject { session: record.session, ..Subject::default() }, &Signal::Idempotency { outcome });
         if record.hash != key.hash {
             tell(IdempotencyOutcome::Conflict);
             return Err(StartError::IdempotencyKeyReused);

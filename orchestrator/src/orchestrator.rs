@@ -10,6 +10,7 @@ use ambit_core::session::{
     CallCeiling, Canceller, Event, InputItem, MACHINE_VERSION, NamedTarget, OfferedTool, Speaker, Started, fingerprint,
 };
 use ambit_core::signal::{IdempotencyOutcome, Signal, SignalSink, Subject};
+use ambit_core::trace::{Trace, TraceContext, TraceId};
 use ambit_core::{Digest, Limits, SessionId};
 use ambit_model_gateway::Gateway;
 use ambit_store::{
@@ -286,7 +287,7 @@ impl Orchestrator {
     }
 
     /// Once a record is in the journal its session has a task, also if whoever asked for it has gone meanwhile.
-    async fn let_in(self, request: SessionRequest) -> Result<Running, StartError> {
+    async fn let_in(self, mut request: SessionRequest) -> Result<Running, StartError> {
         let shared = &self.inner.shared;
         if !self.is_ready() {
             return Err(StartError::ShuttingDown);
@@ -342,7 +343,8 @@ impl Orchestrator {
         let place =
             self.inner.in_flight.clone().try_acquire_owned().map_err(|_| StartError::Overloaded { max: self.inner.max_in_flight })?;
         let id = self.inner.ids.next();
-        let subject = Subject { session: Some(id), step: None };
+        let trace = request.trace.take().unwrap_or_else(|| self.own_trace());
+        let subject = Subject { session: Some(id), step: None, trace: Some(trace.trace) };
         let admission = equipment.chain.admit(subject, clock.instant(limits.reserve_at())).await.map_err(StartError::Saturated)?;
 
         let mut known = Texts::default();
@@ -374,6 +376,7 @@ impl Orchestrator {
             ceiling,
             wall_ms: wall_ms().saturating_sub(at),
             config_revision: setup.revision().clone(),
+            trace: Some(trace),
         });
         let (progress, commands) = Progress::start(started.clone(), at);
         let record =
@@ -416,7 +419,7 @@ impl Orchestrator {
         if request.idempotency.is_some() {
             self.sink().emit(subject, &Signal::Idempotency { outcome: IdempotencyOutcome::Acquired });
         }
-        shared.timeline.sink().emit(Subject { session: Some(id), step: None }, &Signal::SessionStarted { agent: agent.name.clone() });
+        shared.timeline.sink().emit(subject, &Signal::SessionStarted { agent: agent.name.clone() });
         if let Some(verdict) = verdict_now {
             // Nothing can be afforded at all: the row is closed before anybody is told.
             let row = RowUpdate {
@@ -594,6 +597,13 @@ impl Orchestrator {
         let _ = tokio::time::timeout(patience.min(Duration::from_secs(5)), self.inner.tasks.wait()).await;
         self.inner.background.close();
         let _ = tokio::time::timeout(BACKGROUND_PATIENCE, self.inner.background.wait()).await;
+    }
+
+    /// The trace of a session that hangs in nobody's: its id ties logs and requests together.
+    fn own_trace(&self) -> TraceContext {
+        let drawn: [u8; 16] = self.inner.rng.lock().unwrap_or_else(PoisonError::into_inner).random();
+        let id = TraceId::from_bytes(drawn).unwrap_or(TraceId::LAST);
+        TraceContext { trace: Trace { id, parent: None, sampled: false, recorded: false }, state: None }
     }
 
     /// Starts a session's task; gives its verdict and its mailbox.

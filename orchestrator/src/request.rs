@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ambit_core::session::{OnLimit, Principal};
+use ambit_core::trace::TraceContext;
 use ambit_core::{Axis, Digest, Limits, Money, SessionId};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -32,8 +33,8 @@ pub struct SessionRequest {
     pub idempotency: Option<IdempotencyKey>,
     /// True if its texts are deleted once it is closed; whoever reads its stream is given half a minute to end.
     pub forget: bool,
-    /// The caller's place in a distributed trace.
-    pub trace: Option<TraceParent>,
+    /// Where it hangs in a distributed trace; a trace of its own, which nobody records, if nothing is said.
+    pub trace: Option<TraceContext>,
     /// Tighter limits.
     pub limits: LimitsWish,
     /// Only these of the agent's tools, if given.
@@ -64,17 +65,6 @@ pub struct IdempotencyKey {
     pub key: Arc<str>,
     /// SHA-256 over the canonical JSON (RFC 8785) of the request.
     pub hash: Digest,
-}
-
-/// A place in a distributed trace (W3C Trace Context, level 1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TraceParent {
-    /// The trace; never all zeros.
-    pub trace: [u8; 16],
-    /// The caller's span; never all zeros.
-    pub span: [u8; 8],
-    /// True if the caller records it.
-    pub sampled: bool,
 }
 
 /// Limits as a caller wishes them; absent means those that hold already.

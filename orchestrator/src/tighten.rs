@@ -47,10 +47,9 @@ impl Orchestrator {
         let store = self.store();
         let rebuilt = rebuild(store, id).await?;
         let machine = &rebuilt.progress.machine;
-        if machine.verdict().is_some() {
-            return Ok(Tightened::Settled);
-        }
-        if wish.apply(machine.limits()).map_err(Untightened::TooHigh)? == *machine.limits() {
+        // What is too high is refused of a session that has its verdict, too: nobody should take it for granted.
+        let limits = wish.apply(machine.limits()).map_err(Untightened::TooHigh)?;
+        if machine.verdict().is_some() || limits == *machine.limits() {
             return Ok(Tightened::Settled);
         }
         if machine.tightenings() >= TIGHTENINGS_MAX {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ambit_core::session::{EffectState, Speaker, Spent};
+use ambit_core::trace::TraceId;
 use ambit_core::{Cause, Limits, SessionId, Settlement, Verdict};
 
 use crate::content::Texts;
@@ -64,6 +65,8 @@ pub struct SessionView {
     pub closed_ms: Option<u64>,
     /// Revision of the configuration that it runs under.
     pub config_revision: Arc<str>,
+    /// The distributed trace that it is part of; `None` for sessions of before there were traces.
+    pub trace: Option<TraceId>,
     /// The caller's own notes.
     pub metadata: BTreeMap<String, String>,
     /// The last failure of a model call, while its process remembers it.
@@ -180,6 +183,7 @@ impl SessionView {
             verdict_ms: tally.verdict_at.map(|at| created_ms.saturating_add(at)),
             closed_ms: around.closed_ms,
             config_revision: started.config_revision.clone(),
+            trace: started.trace.as_ref().map(|context| context.trace.id),
             metadata: around.metadata.clone(),
             failure: around.failure.clone(),
             steps: tally.steps.clone(),

@@ -1,10 +1,11 @@
 //! One attempt as the caller sees it, and the record that is kept of it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ambit_core::AttemptKind;
+use ambit_core::trace::TraceParent;
 use tokio::time::Instant;
 
 /// The commit point of one logical call: set once the first byte was passed to the caller, never cleared.
@@ -15,13 +16,18 @@ pub struct Committed {
     passed_on: AtomicBool,
     /// Time to the first token of the running leg in nanoseconds plus one; 0 while there is none.
     first_token: AtomicU64,
+    /// HTTP status of the running leg; 0 while there is none.
+    status: AtomicU16,
+    /// Tokens read and written by the running leg, each plus one; 0 while they are not known.
+    usage: (AtomicU64, AtomicU64),
 }
 
 impl Committed {
     /// Nothing was passed on yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { passed_on: AtomicBool::new(false), first_token: AtomicU64::new(0) }
+        let usage = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { passed_on: AtomicBool::new(false), first_token: AtomicU64::new(0), status: AtomicU16::new(0), usage }
     }
 
     /// Marks the commit point: something was, or is about to be, passed to the caller.
@@ -37,10 +43,22 @@ impl Committed {
 
     pub(crate) fn leg_starts(&self) {
         self.first_token.store(0, Ordering::Release);
+        self.status.store(0, Ordering::Release);
+        self.usage.0.store(0, Ordering::Release);
+        self.usage.1.store(0, Ordering::Release);
     }
 
     pub(crate) fn first_token(&self) -> Option<Duration> {
         self.first_token.load(Ordering::Acquire).checked_sub(1).map(Duration::from_nanos)
+    }
+
+    pub(crate) fn status(&self) -> Option<u16> {
+        Some(self.status.load(Ordering::Acquire)).filter(|status| *status != 0)
+    }
+
+    pub(crate) fn usage(&self) -> Option<(u64, u64)> {
+        let known = |tokens: &AtomicU64| tokens.load(Ordering::Acquire).checked_sub(1);
+        Some((known(&self.usage.0)?, known(&self.usage.1)?))
     }
 
     fn mark_first_token(&self, after: Duration) {
@@ -61,6 +79,8 @@ pub struct Leg<'a> {
     pub head_by: Instant,
     /// When the whole answer must be there; what goes upstream as its deadline.
     pub end_by: Instant,
+    /// Its place in a distributed trace; what goes upstream as `traceparent`.
+    pub trace: Option<TraceParent>,
     pub(crate) started: Instant,
     pub(crate) committed: &'a Committed,
 }
@@ -70,6 +90,17 @@ impl Leg<'_> {
     /// timer between pieces bound this attempt.
     pub fn first_token(&self) {
         self.committed.mark_first_token(self.started.elapsed());
+    }
+
+    /// Says with which HTTP status the other side answered. For people alone: what it means is said by the failure.
+    pub fn status(&self, status: u16) {
+        self.committed.status.store(status, Ordering::Release);
+    }
+
+    /// Says how many tokens the other side read and wrote. For people alone: what is charged is the ledger's business.
+    pub fn usage(&self, input: u64, output: u64) {
+        self.committed.usage.0.store(input.saturating_add(1), Ordering::Release);
+        self.committed.usage.1.store(output.saturating_add(1), Ordering::Release);
     }
 
     /// Says that something is about to be passed to the caller: nothing is repeated after this.

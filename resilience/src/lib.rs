@@ -28,6 +28,7 @@
 //!         kind: DependencyKind::Model,
 //!         dependency: "model".into(),
 //!         target: "primary".into(),
+//!         peer: Arc::default(),
 //!         request: Duration::from_secs(30),
 //!         attempt: Duration::from_secs(20),
 //!         margin: Duration::from_millis(150),

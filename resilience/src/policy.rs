@@ -15,7 +15,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ambit_core::signal::{DependencyKind, RetryRefusal, Signal, SignalSink, Subject, Timer};
+use ambit_core::signal::{DependencyKind, Peer, RetryRefusal, Signal, SignalSink, Subject, Timer};
 use ambit_core::{AttemptKind, ErrorKind, Origin};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -39,6 +39,8 @@ pub struct PolicyOptions {
     pub dependency: Arc<str>,
     /// Metric label: the target of the chain, or the tool's name again.
     pub target: Arc<str>,
+    /// Whom it talks to, in the words of spans.
+    pub peer: Arc<Peer>,
     /// One logical call with all its attempts and waits.
     pub request: Duration,
     /// One attempt, until the head of the answer or its first token.
@@ -244,11 +246,14 @@ impl Policy {
         let usable = end.usable();
         let timeout = attempt_timeout(usable, Duration::ZERO, self.options.attempt);
         let started = Instant::now();
+        let number = retries.made + 1;
+        let kind = if retries.made == 0 { AttemptKind::First } else { AttemptKind::Retry };
         let leg = Leg {
-            number: retries.made + 1,
-            kind: if retries.made == 0 { AttemptKind::First } else { AttemptKind::Retry },
+            number,
+            kind,
             head_by: started + timeout,
             end_by: started + usable,
+            trace: context.subject.outgoing(&self.options.peer, &self.options.target, kind, number),
             started,
             committed: context.committed,
         };
@@ -381,6 +386,7 @@ struct Flight<'a> {
     subject: Subject,
     committed: &'a Committed,
     kind: AttemptKind,
+    number: u32,
     started: Instant,
     code: Arc<str>,
 }
@@ -394,6 +400,7 @@ impl<'a> Flight<'a> {
             subject: context.subject,
             committed: context.committed,
             kind: leg.kind,
+            number: leg.number,
             started: leg.started,
             code: Arc::clone(&policy.cancelled),
         }
@@ -414,7 +421,7 @@ impl<'a> Flight<'a> {
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        let PolicyOptions { kind, target, .. } = &self.policy.options;
+        let PolicyOptions { kind, target, peer, .. } = &self.policy.options;
         self.policy.emit(
             self.subject,
             &Signal::AttemptFinished {
@@ -424,6 +431,10 @@ impl Drop for Flight<'_> {
                 code: Arc::clone(&self.code),
                 duration: self.started.elapsed(),
                 first_token: self.committed.first_token(),
+                number: self.number,
+                peer: Arc::clone(peer),
+                status: self.committed.status(),
+                usage: self.committed.usage(),
             },
         );
     }

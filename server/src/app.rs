@@ -4,10 +4,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ambit_config::Config;
+use ambit_core::signal::SignalSink;
 use ambit_model_gateway::GatewayError;
 use ambit_orchestrator::{Orchestrator, OrchestratorOptions, Timeline};
 use ambit_store::{Clock, Store, StoreError};
-use ambit_tool_executor::ExecutorError;
+use ambit_tool_executor::{Executor, ExecutorError};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio_util::sync::CancellationToken;
@@ -15,6 +16,7 @@ use tracing::{info, warn};
 
 use crate::telemetry::Telemetry;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traces::{TraceError, Traces};
 use crate::workshop::{Workshop, ask_servers, known, needed};
 
 /// Why a process cannot start.
@@ -37,11 +39,14 @@ pub(crate) enum AppError {
     /// The demo service or the sample cannot be set up.
     #[error("the demo cannot be set up")]
     Demo(#[source] std::io::Error),
+    /// Traces cannot be sent as the `OTEL_` variables say.
+    #[error("traces cannot be exported")]
+    Traces(#[source] TraceError),
     /// The metrics contradict each other: a mistake of ours.
     #[error("the metrics cannot be set up")]
     Metrics(#[source] prometheus::Error),
-    /// Somebody asked it to stop before it was up.
-    #[error("stopped before it was up")]
+    /// Somebody asked to stop before everything was up.
+    #[error("stopped before everything was up")]
     Stopped,
 }
 
@@ -49,6 +54,7 @@ pub(crate) enum AppError {
 #[derive(Clone)]
 pub(crate) struct Ground {
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) traces: Traces,
     pub(crate) rng: Arc<Mutex<StdRng>>,
     pub(crate) stage: Stage,
 }
@@ -60,8 +66,20 @@ pub(crate) struct Stage(Arc<Mutex<String>>);
 /// A running process without its listeners.
 pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) traces: Traces,
+    pub(crate) rng: Arc<Mutex<StdRng>>,
     pub(crate) orchestrator: Orchestrator,
     pub(crate) workshop: Arc<Workshop>,
+    store: Store,
+}
+
+/// What a process that starts holds by now, and gives back if it comes no further.
+#[derive(Default)]
+struct Held {
+    store: Option<Store>,
+    workshop: Option<Arc<Workshop>>,
+    executor: Option<Arc<Executor>>,
+    traces: Option<Traces>,
 }
 
 /// What kind of process it is.
@@ -78,7 +96,7 @@ impl AppError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Store { source, .. } => source.hint().map(|hint| hint.to_string()),
-            Self::Gateway(_) | Self::Executor(_) | Self::Demo(_) | Self::Metrics(_) | Self::Stopped => None,
+            Self::Gateway(_) | Self::Executor(_) | Self::Demo(_) | Self::Traces(_) | Self::Metrics(_) | Self::Stopped => None,
         }
     }
 }
@@ -96,18 +114,15 @@ impl Stage {
 
 impl Ground {
     /// # Errors
-    /// A mistake of ours in the metrics.
-    pub(crate) fn new(config: &Config) -> Result<Self, AppError> {
+    /// A mistake of ours in the metrics, or a way of exporting traces that cannot be gone.
+    pub(crate) async fn new(config: &Config) -> Result<Self, AppError> {
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), config.revision()).map_err(AppError::Metrics)?;
+        let traces = Traces::start(config.traces(), &metrics).await.map_err(AppError::Traces)?;
         let rng = StdRng::from_rng(&mut rand::rng());
-        Ok(Self { metrics: Arc::new(metrics), rng: Arc::new(Mutex::new(rng)), stage: Stage::default() })
+        let stage = Stage::default();
+        stage.enter("everything");
+        Ok(Self { metrics: Arc::new(metrics), traces, rng: Arc::new(Mutex::new(rng)), stage })
     }
-}
-
-/// What was opened so far, and is closed again however far the start came.
-struct Held {
-    workshop: Arc<Workshop>,
-    store: Option<Store>,
 }
 
 impl App {
@@ -116,33 +131,28 @@ impl App {
     /// # Errors
     /// What cannot be opened, with its setting; everything that was open by then is closed again.
     pub(crate) async fn start(config: Arc<Config>, role: Role<'_>, stopped: impl Future<Output = ()>) -> Result<Self, AppError> {
-        Self::start_on(Ground::new(&config)?, config, role, stopped).await
+        Self::start_on(Ground::new(&config).await?, config, role, stopped).await
     }
 
     /// The same on a ground that others can look at meanwhile.
     ///
     /// # Errors
-    /// As [`App::start`].
+    /// As for [`start`](Self::start).
     pub(crate) async fn start_on(
         ground: Ground,
         config: Arc<Config>,
         role: Role<'_>,
         stopped: impl Future<Output = ()>,
     ) -> Result<Self, AppError> {
-        let metrics = ground.metrics.clone();
-        let sink = Arc::new(Timeline::before(Arc::new(Telemetry::new(metrics.clone()))));
-        let mut held = Held { workshop: Arc::new(Workshop::new(sink.clone(), ground.rng.clone())), store: None };
+        let mut held = Held { traces: Some(ground.traces.clone()), ..Held::default() };
         let risen = tokio::select! {
-            risen = Box::pin(held.rise(ground, config, role, sink)) => risen,
+            risen = Box::pin(held.rise(ground, config, role)) => risen,
             () = stopped => Err(AppError::Stopped),
         };
-        match risen {
-            Ok(orchestrator) => Ok(Self { metrics, orchestrator, workshop: held.workshop }),
-            Err(failed) => {
-                held.give_back().await;
-                Err(failed)
-            }
+        if risen.is_err() {
+            held.give_back().await;
         }
+        risen
     }
 
     /// Takes no more sessions and lets those that run come to their end.
@@ -152,37 +162,37 @@ impl App {
 
     /// Ends what sessions need, once there are none: tools, then the journal. Whoever reads a journal has to be done.
     pub(crate) async fn close(self) {
-        self.orchestrator.executor().close().await;
-        Held { workshop: self.workshop, store: Some(self.orchestrator.store().clone()) }.give_back().await;
+        // The executor in force ends the servers of former ones, too.
+        let executor = Some(self.orchestrator.executor());
+        Held { store: Some(self.store), workshop: Some(self.workshop), executor, traces: Some(self.traces) }.give_back().await;
     }
 }
 
 impl Held {
-    async fn rise(
-        &mut self,
-        ground: Ground,
-        config: Arc<Config>,
-        role: Role<'_>,
-        timeline: Arc<Timeline>,
-    ) -> Result<Orchestrator, AppError> {
-        let Ground { metrics, rng, stage } = ground;
+    async fn rise(&mut self, ground: Ground, config: Arc<Config>, role: Role<'_>) -> Result<App, AppError> {
+        let Ground { metrics, traces, rng, stage } = ground;
         for notice in config.notices() {
             info!("{notice}");
         }
-        let random = || rng.lock().unwrap_or_else(PoisonError::into_inner).random::<u128>();
+        let node: u128 = rng.lock().unwrap_or_else(PoisonError::into_inner).random();
+        let timeline = Arc::new(Timeline::before(Arc::new(Telemetry::new(metrics.clone(), traces.clone()))));
+        let sink: Arc<dyn SignalSink> = timeline.clone();
 
         stage.enter("the store");
-        let mut options = config.store_options(format!("node_{:032x}", random()), Clock::system());
+        let mut options = config.store_options(format!("node_{node:032x}"), Clock::system());
         options.observer = metrics.clone();
         let store = Store::open(options).await.map_err(|source| AppError::Store { url: config.settings().store.url.clone(), source })?;
         self.store = Some(store.clone());
 
         stage.enter("models and tools");
-        let setup = self.workshop.build(&config, None).await?;
-        stage.enter(match &config.settings().mcp {
-            none if none.is_empty() => "models and tools".to_owned(),
-            servers => format!("MCP servers: {}", servers.keys().map(String::as_str).collect::<Vec<_>>().join(", ")),
-        });
+        let workshop = Arc::new(Workshop::new(sink, rng.clone()));
+        self.workshop = Some(workshop.clone());
+        let setup = workshop.build(&config, None).await?;
+        self.executor = Some(setup.executor().clone());
+        if !config.settings().mcp.is_empty() {
+            let servers: Vec<&str> = config.settings().mcp.keys().map(String::as_str).collect();
+            stage.enter(format!("MCP servers: {}", servers.join(", ")));
+        }
         // One session does not wait for the servers of other agents.
         let wanted = setup.agents().values().filter(|agent| match role {
             Role::Server => true,
@@ -196,16 +206,26 @@ impl Held {
             seed: rng.lock().unwrap_or_else(PoisonError::into_inner).random(),
             take_over: role == Role::Server,
         };
-        Ok(Orchestrator::open(options, setup, store, timeline))
+        let orchestrator = Orchestrator::open(options, setup, store.clone(), timeline);
+        Ok(App { metrics, traces, rng, orchestrator, workshop, store })
     }
 
-    /// The journal, then what is ours alone.
+    /// Tools first, then the journal, then what is ours alone, and at last what tells of it.
     async fn give_back(self) {
+        if let Some(executor) = self.executor {
+            executor.close().await;
+        }
         if let Some(store) = self.store
             && let Err(failed) = store.close().await
         {
             warn!(error = %failed, "the journal could not be closed in order");
         }
-        self.workshop.close().await;
+        if let Some(workshop) = self.workshop {
+            workshop.close().await;
+        }
+        // After everything that ends spans.
+        if let Some(traces) = self.traces {
+            traces.close().await;
+        }
     }
 }

@@ -1,24 +1,32 @@
-"""What a schema cannot say about a request that will be taken: the names that are configured, and which fields go together."""
+"""What a schema cannot say of a request that will be taken: the names that are configured, and which fields go together."""
 
 import schemathesis
 from schemathesis.generation import GenerationMode
 
 AGENT = "clerk"
 TOOLS = ["look"]
+# Requests that begin a session, and how each names its agent.
+BEGINS = {"POST /v1/sessions": "agent", "POST /v1/responses": "model", "POST /v1/chat/completions": "model"}
 
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    if case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE and case.headers:
-        # The same key for another body is refused, and cases share their keys.
-        case.headers.pop("idempotency-key", None)
-    if case.operation.label != "POST /v1/sessions" or not isinstance(case.body, dict):
+    names_agent = BEGINS.get(case.operation.label)
+    if names_agent is None or not isinstance(case.body, dict):
         return
     if case.meta is None or case.meta.generation.mode != GenerationMode.POSITIVE:
         return
-    case.body["agent"] = AGENT
-    if case.body.get("stream"):
-        case.body.pop("background", None)
-    for names in ("allow", "deny"):
-        if names in case.body.get("tools", {}):
-            case.body["tools"][names] = TOOLS[: len(case.body["tools"][names])]
+    body = case.body
+    body[names_agent] = AGENT
+    if body.get("background"):
+        # A session in the background is followed and fetched later.
+        body.pop("stream", None)
+        body.pop("store", None)
+    # OpenAI's items have more forms than the document tells.
+    if isinstance(body.get("input"), list) and names_agent == "model":
+        body["input"] = [{"role": "user", "content": "hi"}]
+    for own in (body, body.get("ambit")):
+        tools = own.get("tools") if isinstance(own, dict) else None
+        for names in ("allow", "deny"):
+            if isinstance(tools, dict) and names in tools:
+                tools[names] = TOOLS[: len(tools[names])]

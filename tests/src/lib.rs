@@ -2,6 +2,7 @@
 //!
 //! - [`upstream`]: a provider and HTTP tools of our own that play scripts, down to single bytes and TCP resets;
 //! - [`mcp`]: real MCP servers, and a fake one that misbehaves as told;
+//! - [`otlp`]: a real receiver of traces, and the spans that it took;
 //! - [`process`]: the real `ambit` binary as a child, with a folder of its own, killed with its whole family on drop;
 //! - [`pty`]: a real pseudo-terminal, and what stands on its screen;
 //! - [`client`]: what a caller does over HTTP: sessions, streams, problems, metrics;
@@ -18,6 +19,7 @@
 pub mod client;
 pub mod load;
 pub mod mcp;
+pub mod otlp;
 pub mod process;
 pub mod pty;
 pub mod quiet;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ambit_core::port::BeforeSend;
 use ambit_core::session::{CallClass, Principal};
 use ambit_core::signal::{Signal, SignalSink, Subject, Timer};
+use ambit_core::trace::key_hash;
 use ambit_core::{Allowance, AttemptRecord, Digest, Effect, ErrorKind, Money, ToolCode};
 use ambit_resilience::{CallContext, Committed, Failure, Ledger, LegRecord, PolicyError, Reserve, Row, deadline};
 use futures_util::future::join_all;
@@ -41,8 +42,12 @@ pub struct ToolRun<'a> {
     pub deadline: Instant,
     /// Most bytes that the model may read; the tool's own cap may be smaller.
     pub output_cap: usize,
+    /// The id under which the model wants the result.
+    pub call_id: Option<Arc<str>>,
     /// Whom its signals are about.
     pub subject: Subject,
+    /// What other tracing systems pass along, `tracestate`.
+    pub trace_state: Option<&'a str>,
     /// Asked once, directly before the first request of a call that is no read.
     pub before_send: &'a dyn BeforeSend,
 }
@@ -172,19 +177,20 @@ impl Executor {
     /// Dropping the future cancels the call, and its permit returns. That is right for a read; whoever drops a call
     /// that is no read after it was sent loses the only one who would have heard how it ended.
     pub async fn run(&self, run: ToolRun<'_>) -> ToolOutcome {
-        let started = Instant::now();
-        let (tool, effect, ended, own_cap) = match self.known(run.tool).await {
+        let mut finish = Finish { sink: &*self.sink, run: &run, started: Instant::now(), entry: None, code: None };
+        let (ended, own_cap) = match self.known(run.tool).await {
             Ok(entry) => {
-                let ended = Box::pin(self.guarded(&entry, &run)).await;
-                (Arc::clone(&entry.declaration.name), entry.options.effect, ended, entry.options.output_cap.get())
+                let entry = &*finish.entry.insert(entry);
+                (Box::pin(self.guarded(entry, &run)).await, entry.options.output_cap.get())
             }
-            Err(code) => (run.tool.into(), Effect::Write, Ended::bare(code, run.tool), usize::MAX),
+            Err(code) => (Ended::bare(code, run.tool), usize::MAX),
         };
         let capped = cap(&ended.text, own_cap.min(run.output_cap));
-        if capped.gone > 0 {
-            self.sink.emit(run.subject, &Signal::Truncated { tool: Arc::clone(&tool), bytes: capped.gone });
+        if let (1.., Some(entry)) = (capped.gone, &finish.entry) {
+            self.sink.emit(run.subject, &Signal::Truncated { tool: Arc::clone(&entry.declaration.name), bytes: capped.gone });
         }
-        self.sink.emit(run.subject, &Signal::ToolCallFinished { tool, effect, code: ended.code, duration: started.elapsed() });
+        finish.code = Some(ended.code);
+        drop(finish);
         ToolOutcome { attempts: ended.attempts, code: ended.code, text: capped.text, truncated: capped.gone > 0 }
     }
 
@@ -271,8 +277,8 @@ impl Executor {
             .policy
             .call(context, |leg| async move {
                 let answer = match &entry.transport {
-                    Transport::Http(tool) => http.send(tool, members, run.key, leg, departure).await,
-                    Transport::Mcp(tool) => tool.call(members, leg, departure).await,
+                    Transport::Http(tool) => http.send(tool, members, run.key, run.trace_state, leg, departure).await,
+                    Transport::Mcp(tool) => tool.call(members, run.trace_state, leg, departure).await,
                     Transport::Builtin(builtin) => builtin.run(members).await,
                 };
                 answer.map_err(|fault| {
@@ -297,6 +303,36 @@ impl Executor {
 impl std::fmt::Debug for Executor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Executor").finish_non_exhaustive()
+    }
+}
+
+/// Says at the end of a call what came of it, also if its future is dropped.
+struct Finish<'a> {
+    sink: &'a dyn SignalSink,
+    run: &'a ToolRun<'a>,
+    started: Instant,
+    /// The tool with what is known of it; `None` until it is found.
+    entry: Option<Arc<Entry>>,
+    code: Option<ToolCode>,
+}
+
+impl Drop for Finish<'_> {
+    fn drop(&mut self) {
+        let known = self.entry.as_ref();
+        let key = self.run.key.filter(|_| known.is_some_and(|entry| entry.declaration.class.keyed));
+        self.sink.emit(
+            self.run.subject,
+            &Signal::ToolCallFinished {
+                tool: known.map_or_else(|| self.run.tool.into(), |entry| Arc::clone(&entry.declaration.name)),
+                // The worst, where it is not known.
+                effect: known.map_or(Effect::Write, |entry| entry.options.effect),
+                code: self.code,
+                duration: self.started.elapsed(),
+                call_id: self.run.call_id.clone(),
+                key: key.map(key_hash),
+                peer: known.map_or_else(Arc::default, |entry| Arc::clone(&entry.policy.options().peer)),
+            },
+        );
     }
 }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ambit_core::session::CallClass;
-use ambit_core::signal::{DependencyKind, SignalSink};
+use ambit_core::signal::{DependencyKind, Peer, SignalSink};
 use ambit_core::{Digest, Effect};
 use ambit_resilience::{Bulkhead, BulkheadOptions, Bulkheads, Policy, PolicyOptions, RetryOptions};
 use serde_json::Value;
@@ -46,6 +46,16 @@ pub(crate) enum Transport {
     Http(HttpTool),
     Builtin(Builtin),
     Mcp(McpTool),
+}
+
+impl Transport {
+    fn peer(&self) -> Peer {
+        match self {
+            Self::Http(tool) => tool.peer(),
+            Self::Builtin(_) => Peer::Local,
+            Self::Mcp(tool) => tool.peer(),
+        }
+    }
 }
 
 /// The tools of one server.
@@ -338,6 +348,7 @@ impl Registry {
                 kind: DependencyKind::Tool,
                 dependency: Arc::clone(&name),
                 target: Arc::clone(&name),
+                peer: Arc::new(transport.peer()),
                 request: options.timeout,
                 attempt: options.attempt,
                 margin: self.margin,

@@ -77,6 +77,8 @@ const E2E: &[Step] = &[
     Step { name: "MCP servers", run: |root| one(Run::new(root, "tests/mcp/install.sh", &[], 5).status()) },
     Step { name: "schemathesis", run: |root| one(Run::new(root, "tests/schemathesis/install.sh", &[], 5).status()) },
     CLIENTS,
+    // A real receiver of traces, likewise.
+    Step { name: "OTLP receiver", run: |root| one(Run::new(root, "tests/otlp/install.sh", &[], 5).status()) },
     Step { name: "tests end to end", run: |root| Suite::E2e.run(root) },
 ];
 const DOCS: &[Step] = &[

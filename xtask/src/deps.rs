@@ -16,8 +16,24 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
         ["tree", "--locked", "--workspace", "--target", "all", "--edges", "normal,build,dev", "--prefix", "none", "--format", "{p}|{l}"];
     let tree = Run::cargo(root, &args, 5).stdout()?;
     let used: BTreeSet<Used> = tree.iter().filter_map(|line| Used::parse(line)).collect();
-    let wrong = rules.judge(&used, root);
+    let mut users = Users::new();
+    for name in rules.with_wrappers().filter(|name| used.iter().any(|used| used.name == **name)) {
+        users.insert(name.clone(), who_uses(root, name)?);
+    }
+    let wrong = rules.judge(&used, &users, root);
     if wrong.is_empty() { Ok(()) } else { Err(format!("{} dependencies break deny.toml\n  {}", wrong.len(), wrong.join("\n  "))) }
+}
+
+/// The direct users of some crates, by the crate's name.
+type Users = BTreeMap<String, BTreeSet<String>>;
+
+/// The crates that depend on `name` themselves.
+fn who_uses(root: &Path, name: &str) -> Result<BTreeSet<String>, String> {
+    let args = ["tree", "--locked", "--workspace", "--target", "all", "--edges", "normal,build,dev", "--prefix", "depth", "--depth", "1"];
+    let tree = Run::cargo(root, &[&args[..], &["--invert", name]].concat(), 5).stdout()?;
+    // The crate itself stands at depth 0.
+    let direct = tree.iter().filter_map(|line| line.strip_prefix('1')).filter_map(|line| line.split(' ').next());
+    Ok(direct.map(str::to_owned).collect())
 }
 
 /// One crate of the tree.
@@ -46,10 +62,18 @@ impl Used {
 #[derive(Debug, PartialEq, Eq)]
 struct Rules {
     licences: BTreeSet<String>,
-    /// Crate and reason.
-    banned: BTreeMap<String, String>,
+    /// Crate and ban.
+    banned: BTreeMap<String, Ban>,
     /// Crate and reason.
     single: BTreeMap<String, String>,
+}
+
+/// A crate that must not come in.
+#[derive(Debug, PartialEq, Eq)]
+struct Ban {
+    reason: String,
+    /// Crates that may bring it in all the same.
+    wrappers: BTreeSet<String>,
 }
 
 impl Rules {
@@ -62,10 +86,15 @@ impl Rules {
             } else if section == "[licenses]" && line.starts_with('"') {
                 rules.licences.extend(quoted(line).into_iter().next().map(str::to_owned));
             } else if section == "[bans]" && line.starts_with("{ crate") {
-                let strings = quoted(line);
+                let (line, wrappers) = without_wrappers(line);
+                let strings = quoted(&line);
                 let [name, .., reason] = strings.as_slice() else { return Err(format!("deny.toml: no reason in `{line}`")) };
-                let list = if line.contains("deny-multiple-versions = true") { &mut rules.single } else { &mut rules.banned };
-                list.insert((*name).to_owned(), (*reason).to_owned());
+                let (name, reason) = ((*name).to_owned(), (*reason).to_owned());
+                if line.contains("deny-multiple-versions = true") {
+                    rules.single.insert(name, reason);
+                } else {
+                    rules.banned.insert(name, Ban { reason, wrappers });
+                }
             }
         }
         if rules.licences.is_empty() || rules.banned.is_empty() || rules.single.is_empty() {
@@ -74,14 +103,22 @@ impl Rules {
         Ok(rules)
     }
 
+    /// Banned crates that somebody may bring in all the same.
+    fn with_wrappers(&self) -> impl Iterator<Item = &String> {
+        self.banned.iter().filter(|(_, ban)| !ban.wrappers.is_empty()).map(|(name, _)| name)
+    }
+
     /// Everything that is wrong, one sentence each.
-    fn judge(&self, used: &BTreeSet<Used>, root: &Path) -> Vec<String> {
+    fn judge(&self, used: &BTreeSet<Used>, users: &Users, root: &Path) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for Used { name, version, origin, licence } in used {
             versions.entry(name).or_default().insert(version);
-            if let Some(reason) = self.banned.get(name) {
-                wrong.push(format!("`{name}` is banned: {reason}; hint: cargo tree --workspace --target all -i {name}"));
+            if let Some(Ban { reason, wrappers }) = self.banned.get(name) {
+                let known = users.get(name);
+                if !known.is_some_and(|users| users.iter().all(|user| wrappers.contains(user))) {
+                    wrong.push(format!("`{name}` is banned: {reason}; hint: cargo tree --workspace --target all -i {name}"));
+                }
             }
             if !allowed(licence, &self.licences) {
                 wrong.push(format!("`{name}` {version} has licence `{licence}`; hint: deny.toml lists what is allowed"));
@@ -97,6 +134,16 @@ impl Rules {
             }
         }
         wrong
+    }
+}
+
+/// A line without its `wrappers = [..]`, and what stood in there.
+fn without_wrappers(line: &str) -> (String, BTreeSet<String>) {
+    let parts =
+        line.split_once("wrappers = [").and_then(|(before, rest)| rest.split_once(']').map(|(inside, after)| (before, inside, after)));
+    match parts {
+        Some((before, inside, after)) => (format!("{before}{after}"), quoted(inside).into_iter().map(str::to_owned).collect()),
+        None => (line.to_owned(), BTreeSet::new()),
     }
 }
 
@@ -169,6 +216,7 @@ allow = [
 [bans]
 deny = [
     { crate = "ring", reason = "one TLS provider" },
+    { crate = "loose", wrappers = ["macro-of-theirs"], reason = "one error enum" },
     { crate = "tokio", deny-multiple-versions = true, reason = "one runtime" },
 ]
 "#;
@@ -194,9 +242,14 @@ deny = [
     #[test]
     fn each_rule_names_the_crate_that_breaks_it() {
         let rules = Rules::parse(RULES).unwrap();
+        let users = |names: &[&str]| Users::from([("loose".to_owned(), names.iter().map(|name| (*name).to_owned()).collect())]);
+        let loose = |users: &Users| rules.judge(&BTreeSet::from([Used::parse("loose v1.0.0|MIT").unwrap()]), users, Path::new("/repo"));
+        assert_eq!(loose(&users(&["macro-of-theirs"])), Vec::<String>::new());
+        assert!(loose(&users(&["macro-of-theirs", "ours"]))[0].contains("`loose` is banned: one error enum"));
+        assert_eq!(loose(&Users::new()).len(), 1, "nobody knows who brings it in");
         let check = |tree: &[&str], want: &[&str]| {
             let used: BTreeSet<Used> = tree.iter().map(|line| Used::parse(line).unwrap()).collect();
-            let wrong = rules.judge(&used, Path::new("/repo"));
+            let wrong = rules.judge(&used, &Users::new(), Path::new("/repo"));
             assert_eq!(wrong.len(), want.len(), "{wrong:?}");
             for (wrong, want) in wrong.iter().zip(want) {
                 assert!(wrong.contains(want), "{wrong} lacks {want}");

@@ -377,6 +377,12 @@ impl Machine {
         &self.transcript
     }
 
+    /// The id under which the model wants the result of the call that runs as `step`.
+    #[must_use]
+    pub fn call_id(&self, step: Step) -> Option<&Arc<str>> {
+        self.batch.running_as(step).and_then(|index| self.batch.slots.get(index)).map(|slot| &slot.call.id)
+    }
+
     /// The writes that were sent.
     #[must_use]
     pub fn effects(&self) -> &[EffectRecord] {

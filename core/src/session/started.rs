@@ -8,6 +8,7 @@ use crate::effect::Effect;
 use crate::id::{Body, Digest, SessionId};
 use crate::limit::Limits;
 use crate::money::Price;
+use crate::trace::TraceContext;
 use crate::verdict::Status;
 
 /// Version of the machine's behaviour. A change that would replay differently gets the next number, never a used one.
@@ -125,6 +126,9 @@ pub struct Started {
     pub wall_ms: u64,
     /// Revision of the configuration that it runs under.
     pub config_revision: Arc<str>,
+    /// Its place in a distributed trace; journals of before there were traces have none. The machine never reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
 }
 
 /// What a session goes on from. The words themselves stand at the front of its input.

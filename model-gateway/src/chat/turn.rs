@@ -65,6 +65,8 @@ pub struct ModelCall<'a> {
     pub deadline: Instant,
     /// Whom signals are about.
     pub subject: Subject,
+    /// What other tracing systems pass along, `tracestate`.
+    pub trace_state: Option<&'a str>,
     /// The permit taken at the door, for the first call of a session. Without one the call may wait for a permit, as
     /// work that is continued.
     pub admission: Option<Admission>,

@@ -143,6 +143,7 @@ impl Kit {
             allowance: Allowance { attempts: 4, tokens: 10_000, cost: Money(1_000_000), deadline: 0 },
             deadline: Instant::now() + Duration::from_secs(40),
             subject: Subject::default(),
+            trace_state: None,
             admission: None,
             text: None,
         }

@@ -12,7 +12,7 @@ use ambit_core::limit::IDEMPOTENCY_KEPT_MS;
 use ambit_core::session::{
     Canceller, Command, Decision, Event, Finding, FinishReason, Heard, ModelFault, PreparedCall, Reply, TurnCall, fingerprint,
 };
-use ambit_core::signal::{Signal, Subject};
+use ambit_core::signal::{AxisUse, Signal, Subject};
 use ambit_core::{Allowance, Axis, Gate, Reason, SessionId, Status, Step, ToolCode, ToolResult, Verdict};
 use ambit_model_gateway::{Admission, ModelOutcome, Turn};
 use ambit_store::{Append, Content, KeyFate, Lease, MessageId, Need, Record, RecordKind, RowUpdate, StoreError};
@@ -441,6 +441,7 @@ impl Session {
         let (limits, spent) = (machine.limits(), machine.spent());
         let duration = now.saturating_duration_since(self.began);
         let elapsed = self.clock.now();
+        let of = |axis, used, limit| AxisUse { axis, used, limit };
         self.emit(&Signal::SessionEnded {
             agent: self.equipment.agent.name.clone(),
             status: verdict.status,
@@ -450,16 +451,19 @@ impl Session {
             overrun: Duration::from_millis(elapsed.saturating_sub(limits.deadline_ms)),
             model_calls: spent.model_calls,
             tool_calls: spent.tool_calls,
-            remaining: vec![
-                (Axis::Deadline, share(elapsed, limits.deadline_ms)),
-                (Axis::ModelCalls, share(spent.model_calls.into(), limits.model_calls.into())),
-                (Axis::ToolCalls, share(spent.tool_calls.into(), limits.tool_calls.into())),
-                (Axis::ModelAttempts, share(spent.model_attempts.into(), limits.model_attempts.into())),
-                (Axis::ToolAttempts, share(spent.tool_attempts.into(), limits.tool_attempts.into())),
-                (Axis::TotalTokens, share(spent.tokens(), limits.total_tokens)),
-                (Axis::CostUsd, share(spent.cost.0, limits.cost_usd.0)),
-                (Axis::Transcript, share(machine.transcript().bytes(), limits.transcript)),
-                (Axis::Events, share(machine.events().into(), limits.events.into())),
+            began_ms: machine.started().wall_ms,
+            input_tokens: spent.input_tokens,
+            output_tokens: spent.output_tokens,
+            axes: vec![
+                of(Axis::Deadline, elapsed, limits.deadline_ms),
+                of(Axis::ModelCalls, spent.model_calls.into(), limits.model_calls.into()),
+                of(Axis::ToolCalls, spent.tool_calls.into(), limits.tool_calls.into()),
+                of(Axis::ModelAttempts, spent.model_attempts.into(), limits.model_attempts.into()),
+                of(Axis::ToolAttempts, spent.tool_attempts.into(), limits.tool_attempts.into()),
+                of(Axis::TotalTokens, spent.tokens(), limits.total_tokens),
+                of(Axis::CostUsd, spent.cost.0, limits.cost_usd.0),
+                of(Axis::Transcript, machine.transcript().bytes(), limits.transcript),
+                of(Axis::Events, machine.events().into(), limits.events.into()),
             ],
         });
     }
@@ -469,7 +473,12 @@ impl Session {
     }
 
     fn subject(&self, step: Option<Step>) -> Subject {
-        Subject { session: Some(self.id), step }
+        let trace = self.progress.machine.started().trace.as_ref().map(|context| context.trace);
+        Subject { session: Some(self.id), step, trace }
+    }
+
+    fn trace_state(&self) -> Option<Arc<str>> {
+        self.progress.machine.started().trace.as_ref().and_then(|context| context.state.clone())
     }
 
     /// Appends a note and the texts that only it refers to; nobody waits for it.
@@ -500,6 +509,7 @@ impl Session {
                         allowance,
                         deadline: self.clock.instant(allowance.deadline),
                         subject: self.subject(Some(step)),
+                        trace_state: self.trace_state(),
                         admission: self.admission.take(),
                         live: self.live.clone(),
                         mail: self.mail.clone(),
@@ -520,7 +530,9 @@ impl Session {
                         allowance,
                         deadline: self.clock.instant(allowance.deadline),
                         output_cap: self.progress.machine.limits().tool_output as usize,
+                        call_id: self.progress.machine.call_id(step).cloned(),
                         subject: self.subject(Some(step)),
+                        trace_state: self.trace_state(),
                         mail: self.mail.clone(),
                         again,
                     };
@@ -633,16 +645,6 @@ pub(crate) fn key_fate(verdict: Option<&Verdict>, closed_ms: Option<u64>) -> Key
         return KeyFate::Released;
     }
     KeyFate::Done { until_ms: closed_ms.map(|closed| closed.saturating_add(IDEMPOTENCY_KEPT_MS)) }
-}
-
-/// What is left of a limit, from 0 to 1.
-fn share(used: u64, limit: u64) -> f64 {
-    if limit == 0 {
-        return 0.0;
-    }
-    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-    let share = limit.saturating_sub(used) as f64 / limit as f64;
-    share
 }
 
 /// Time in which at least one step was waited for.

@@ -44,6 +44,7 @@ pub(crate) struct ModelStep {
     pub(crate) allowance: Allowance,
     pub(crate) deadline: Instant,
     pub(crate) subject: Subject,
+    pub(crate) trace_state: Option<Arc<str>>,
     pub(crate) admission: Option<Admission>,
     /// Where text goes while it arrives, if somebody may read along.
     pub(crate) live: Option<Arc<LiveText>>,
@@ -66,6 +67,7 @@ impl ModelStep {
             allowance: self.allowance,
             deadline: self.deadline,
             subject: self.subject,
+            trace_state: self.trace_state.as_deref(),
             admission: self.admission,
             text: pieces.as_ref().map(|pieces| pieces as _),
         });
@@ -105,7 +107,10 @@ pub(crate) struct ToolStep {
     pub(crate) allowance: Allowance,
     pub(crate) deadline: Instant,
     pub(crate) output_cap: usize,
+    /// The id under which the model wants the result.
+    pub(crate) call_id: Option<Arc<str>>,
     pub(crate) subject: Subject,
+    pub(crate) trace_state: Option<Arc<str>>,
     pub(crate) mail: mpsc::Sender<Mail>,
     /// True if the call was sent before a crash: that fact is in the journal already.
     pub(crate) again: bool,
@@ -124,7 +129,9 @@ impl ToolStep {
             allowance: self.allowance,
             deadline: self.deadline,
             output_cap: self.output_cap,
+            call_id: self.call_id,
             subject: self.subject,
+            trace_state: self.trace_state.as_deref(),
             before_send: &leave,
         };
         let outcome = self.executor.run(run).await;

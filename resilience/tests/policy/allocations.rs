@@ -5,7 +5,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use ambit_core::signal::{Silent, Subject};
-use ambit_core::{Allowance, Money};
+use ambit_core::trace::{Trace, TraceId};
+use ambit_core::{Allowance, Money, SessionId, Step};
 use ambit_resilience::{CallContext, Committed, Failure, Ledger};
 use tokio::time::Instant;
 
@@ -42,11 +43,13 @@ fn the_happy_path_asks_for_no_memory() {
         let ledger = Ledger::new(&Allowance { attempts: 9, tokens: 900, cost: Money(900), deadline: 0 }, Instant::now() + ms(9_000));
         let committed = Committed::new();
         let mut asked = Vec::with_capacity(3);
+        let trace = Trace { id: TraceId::LAST, parent: None, sampled: true, recorded: true };
         for _ in 0..3 {
             let before = ASKED.get();
             let context = CallContext {
                 deadline: Instant::now() + ms(9_000),
-                subject: Subject::default(),
+                // Where the request stands in a trace is computed, too.
+                subject: Subject { session: Some(SessionId::NIL), step: Some(Step(1)), trace: Some(trace) },
                 ledger: &ledger,
                 reserve: RESERVE,
                 repeatable: true,
@@ -57,6 +60,7 @@ fn the_happy_path_asks_for_no_memory() {
             let called = policy
                 .call(context, |leg| async move {
                     tokio::time::sleep(ms(1)).await;
+                    assert!(leg.trace.is_some());
                     leg.commit();
                     Ok::<_, Failure>(())
                 })

@@ -115,6 +115,7 @@ pub(crate) fn policy(setup: Setup, sink: Arc<dyn SignalSink>) -> Policy {
         kind: DependencyKind::Model,
         dependency: "model".into(),
         target: "primary".into(),
+        peer: Arc::default(),
         request: ms(setup.request),
         attempt: ms(setup.attempt),
         margin: ms(100),

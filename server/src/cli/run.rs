@@ -1,8 +1,8 @@
 //! `ambit run`: one bounded session here and now.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use ambit_config::Config;
@@ -129,7 +129,7 @@ impl Run {
             previous: None,
             idempotency: None,
             forget: false,
-            trace: None,
+            trace: Some(app.traces.root(&mut *app.rng.lock().unwrap_or_else(PoisonError::into_inner))),
             limits: LimitsWish::default(),
             tools_allow: None,
             tools_deny: Vec::new(),

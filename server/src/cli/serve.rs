@@ -40,12 +40,12 @@ pub(crate) async fn serve(config: Arc<Config>, sources: impl Fn() -> Sources + S
             (Ok(api), Ok(admin)) => (api, admin),
             (Err(code), _) | (_, Err(code)) => return code,
         };
-    let ground = match Ground::new(&config) {
+    let ground = match Ground::new(&config).await {
         Ok(ground) => ground,
         Err(failed) => return failed_to_start(&failed),
     };
     let watch = Watch::begin(&sources()).await;
-    let front = Front { metrics: ground.metrics.clone(), address: api_listener.1, rng: ground.rng.clone() };
+    let front = Front { metrics: ground.metrics.clone(), traces: ground.traces.clone(), address: api_listener.1, rng: ground.rng.clone() };
     let [door, admin_door] = [(); 2].map(|()| Entrance::closed(front.clone(), ground.stage.clone()));
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();

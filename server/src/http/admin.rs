@@ -13,9 +13,10 @@ use utoipa::{OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::http::document::complete;
 use crate::http::problem::Problem;
 use crate::http::types::rfc3339;
-use crate::http::{Api, health};
+use crate::http::{Api, health, pages};
 use crate::reload::Trigger;
 
 /// Most changes that one answer lists.
@@ -29,7 +30,7 @@ const CHANGES_SHOWN_MAX: usize = 200;
 struct Doc;
 
 /// The document as it is served: what it describes is fixed when the program is built.
-static DOCUMENT: LazyLock<String> = LazyLock::new(|| documented().1.to_json().unwrap_or_default());
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| complete(&documented().1).to_string());
 
 /// The routes of the admin listener, and the document that describes them.
 pub(crate) fn documented() -> (Router<Api>, utoipa::openapi::OpenApi) {
@@ -42,6 +43,8 @@ pub(crate) fn documented() -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(health::version))
         .routes(routes!(health::metrics))
         .routes(routes!(openapi))
+        .routes(routes!(pages::index))
+        .routes(routes!(pages::page))
         .split_for_parts()
 }
 
@@ -135,13 +138,14 @@ pub(crate) async fn config(State(api): State<Api>) -> Json<ConfigObject> {
 
 /// Reads the configuration again and lets sessions begin with it from now on; those that run keep what they began with.
 ///
-/// One that cannot be used changes nothing.
+/// One that cannot be used changes nothing; `errors` has everything that is wrong with it. While one reload runs and another
+/// one waits, a third is refused as `OVERLOADED`.
 #[utoipa::path(
     post, path = "/admin/reload", tag = "admin",
     responses(
         (status = 200, description = "What has changed", body = ReloadObject),
-        (status = 422, description = "CONFIG_INVALID: everything that is wrong with it", body = Problem),
-        (status = 503, description = "OVERLOADED: one runs and one waits already; SHUTTING_DOWN", body = Problem),
+        (status = 422, description = "CONFIG_INVALID", body = Problem),
+        (status = 503, description = "OVERLOADED, SHUTTING_DOWN", body = Problem),
     ),
 )]
 pub(crate) async fn reload(State(api): State<Api>) -> Result<Json<ReloadObject>, Problem> {

@@ -15,6 +15,9 @@ const BLANK: &str = "is blank";
 /// Most pieces of input.
 pub(crate) const INPUT_ITEMS_MAX: usize = 256;
 
+/// Largest count that is understood: what `int64` of the OpenAPI document can say.
+const COUNT_MAX: u64 = i64::MAX.unsigned_abs();
+
 /// A request for a session as its body has it.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct SessionBody {
@@ -76,19 +79,13 @@ pub(crate) fn read(value: &Value) -> Result<SessionBody, Vec<FieldError>> {
     if reader.errors.is_empty() { Ok(body) } else { Err(reader.errors) }
 }
 
-/// Reads the body of a request that tightens the limits of a session: the limits themselves, at least one.
+/// Reads the body of a request that tightens the limits of a session: the limits themselves.
 ///
 /// # Errors
 /// Everything that is wrong with it.
 pub(crate) fn read_limits(value: &Value) -> Result<LimitsWish, Vec<FieldError>> {
     let mut reader = Reader::default();
     let wish = reader.limits(value, "");
-    if reader.errors.is_empty() && wish == LimitsWish::default() {
-        reader.wrong(
-            "",
-            "names no limit; there are deadline_ms, model_calls, tool_calls, model_attempts, tool_attempts, total_tokens, cost_usd",
-        );
-    }
     if reader.errors.is_empty() { Ok(wish) } else { Err(reader.errors) }
 }
 
@@ -264,9 +261,9 @@ impl Reader {
     pub(crate) fn count(&mut self, value: &Value, at: &str, least: u64) -> Option<u64> {
         // JSON has one kind of number: 2.0 is as whole as 2.
         match value.as_u64().or_else(|| value.as_f64().and_then(whole)) {
-            Some(count) if count >= least => Some(count),
+            Some(count) if (least..=COUNT_MAX).contains(&count) => Some(count),
             _ => {
-                self.wrong(at, format!("expected a whole number, at least {least}; unlimited is no value"));
+                self.wrong(at, format!("expected a whole number, at least {least} and of 63 bits; unlimited is no value"));
                 None
             }
         }
@@ -373,7 +370,7 @@ mod tests {
     fn limits_alone_are_a_body() {
         let wrong = |body: Value| read_limits(&body).unwrap_err().into_iter().map(|error| error.pointer).collect::<Vec<_>>();
         assert_eq!(read_limits(&json!({"tool_calls": 0})).unwrap(), LimitsWish { tool_calls: Some(0), ..LimitsWish::default() });
-        assert_eq!(wrong(json!({})), [""]);
+        assert_eq!(read_limits(&json!({})).unwrap(), LimitsWish::default());
         assert_eq!(wrong(json!([1])), [""]);
         assert_eq!(wrong(json!({"model_calls": 0, "speed": 1, "deadline_ms": null})), ["/deadline_ms", "/model_calls", "/speed"]);
     }

@@ -46,7 +46,7 @@ pub(crate) struct SessionRequestDoc {
 
 /// A text, or messages of the user.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = Input)]
+#[schema(as = SessionInput)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) enum InputDoc {
@@ -56,19 +56,19 @@ pub(crate) enum InputDoc {
 
 /// Messages in their order.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = Messages, min_items = 1, max_items = 256)]
+#[schema(as = SessionMessages, min_items = 1, max_items = 256)]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) struct MessagesDoc(Vec<MessageDoc>);
 
 /// Text that says something.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = Text, min_length = 1, pattern = "\\S")]
+#[schema(as = SessionText, min_length = 1, pattern = "\\S")]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) struct TextDoc(String);
 
 /// A message of the user.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = Message)]
+#[schema(as = SessionMessage)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) struct MessageDoc {
@@ -81,7 +81,7 @@ pub(crate) struct MessageDoc {
 
 /// What a message says.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = MessageContent)]
+#[schema(as = SessionMessageContent)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) enum ContentDoc {
@@ -91,7 +91,7 @@ pub(crate) enum ContentDoc {
 
 /// A part of a message.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = MessagePart)]
+#[schema(as = SessionMessagePart)]
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) struct PartDoc {
     #[serde(rename = "type")]
@@ -100,21 +100,21 @@ pub(crate) struct PartDoc {
 }
 
 #[derive(Deserialize, ToSchema)]
-#[schema(as = MessageKind)]
+#[schema(as = SessionMessageKind)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MessageKindDoc {
     Message,
 }
 
 #[derive(Deserialize, ToSchema)]
-#[schema(as = MessageRole)]
+#[schema(as = SessionMessageRole)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RoleDoc {
     User,
 }
 
 #[derive(Deserialize, ToSchema)]
-#[schema(as = MessagePartKind)]
+#[schema(as = SessionMessagePartKind)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PartKindDoc {
     InputText,
@@ -175,6 +175,28 @@ pub(crate) struct LimitsRequestDoc {
     cost_usd: Option<f64>,
 }
 
+/// Limits to tighten: at least one, none above the one in force.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = TightenRequest, min_properties = 1)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "described, never built")]
+pub(crate) struct TightenDoc {
+    #[schema(nullable = false, minimum = 1)]
+    deadline_ms: Option<u64>,
+    #[schema(nullable = false, minimum = 1)]
+    model_calls: Option<u64>,
+    #[schema(nullable = false)]
+    tool_calls: Option<u64>,
+    #[schema(nullable = false, minimum = 1)]
+    model_attempts: Option<u64>,
+    #[schema(nullable = false)]
+    tool_attempts: Option<u64>,
+    #[schema(nullable = false, minimum = 1)]
+    total_tokens: Option<u64>,
+    #[schema(nullable = false, minimum = 0)]
+    cost_usd: Option<f64>,
+}
+
 /// Which of the agent's tools may be used.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = ToolsRequest)]
@@ -228,8 +250,8 @@ pub(crate) enum SettlementState {
 pub(crate) struct StreamEvent {
     /// Its place: resume behind it with `Last-Event-ID` or `starting_after`.
     id: Option<String>,
-    /// Its type.
-    event: String,
-    /// JSON: `{type, seq, session_id, at, remaining, data}`.
+    /// Its type; chunks of chat completions have none.
+    event: Option<String>,
+    /// What it says, as JSON: of sessions `{type, seq, session_id, at, remaining, data}`, of OpenAI's streams their own objects.
     data: serde_json::Value,
 }

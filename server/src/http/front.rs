@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ambit_core::trace::TraceParent;
 use ambit_orchestrator::wall_ms;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
@@ -18,6 +19,7 @@ use tracing::error;
 use crate::http::deadline::HeaderDeadline;
 use crate::http::problem::{Code, IsProblem, Problem};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traces::{self, Place, Traces};
 
 /// Longest request id taken over from a caller.
 const REQUEST_ID_MAX: usize = 128;
@@ -29,12 +31,15 @@ const PROBLEM_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Arrival {
     pub(crate) at: Instant,
     pub(crate) wall_ms: u64,
+    /// Where in a distributed trace.
+    pub(crate) place: Place,
 }
 
 /// What the outermost layer needs, also before anything else is there.
 #[derive(Clone)]
 pub(crate) struct Front {
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) traces: Traces,
     /// Where the API listens.
     pub(crate) address: SocketAddr,
     pub(crate) rng: Arc<Mutex<StdRng>>,
@@ -52,11 +57,16 @@ impl Front {
     }
 }
 
+/// Routes that are asked every few seconds by machines: their spans would tell nobody anything.
+const UNTRACED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+
 /// The outermost layer of both listeners.
 pub(crate) async fn front(State(api): State<Front>, mut request: Request, next: Next) -> Response {
-    let arrival = Arrival { at: Instant::now(), wall_ms: wall_ms() };
+    let (place, traceparent) = place(&request, &api);
+    let arrival = Arrival { at: Instant::now(), wall_ms: wall_ms(), place };
     let id = request_id(&request, &api);
     let route = request.extensions().get::<MatchedPath>().map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
+    let span = if UNTRACED.contains(&&*route) { None } else { api.traces.serve(place, request.method().as_str(), &route) };
     request.extensions_mut().insert(arrival);
     let response = match host_refused(&request, &api) {
         Some(problem) => problem.into_response(),
@@ -65,9 +75,26 @@ pub(crate) async fn front(State(api): State<Front>, mut request: Request, next: 
     let mut response = with_request_id(response, &id).await;
     let headers = response.headers_mut();
     headers.insert(HeaderName::from_static("x-request-id"), id);
+    if let Ok(traceparent) = HeaderValue::try_from(traceparent.to_string()) {
+        headers.insert(HeaderName::from_static("traceparent"), traceparent);
+    }
     headers.insert(HeaderName::from_static("ambit-version"), HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
     api.metrics.http(&route, response.status().as_u16(), arrival.at.elapsed());
-    response
+    match span {
+        Some(span) => {
+            let status = response.status().as_u16();
+            response.map(|body| span.answered(status, body))
+        }
+        None => response,
+    }
+}
+
+/// Where the request stands in a trace, and what its answer says about that. Baggage is not even looked at.
+fn place(request: &Request, api: &Front) -> (Place, TraceParent) {
+    let caller = traces::caller(request.headers());
+    let mut dice = api.rng.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = api.traces.arrive(caller, &mut *dice);
+    (place, place.answered(&mut *dice))
 }
 
 /// The caller's id if it is printable and short, else a new one.

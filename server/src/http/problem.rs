@@ -310,7 +310,7 @@ impl Problem {
     }
 
     /// No retry helps.
-    fn for_good(mut self) -> Self {
+    pub(crate) fn for_good(mut self) -> Self {
         (self.retryable, self.retry_after_ms) = (false, None);
         self
     }

@@ -63,7 +63,7 @@ struct Preference {
 /// the same request is answered by the same session for a day, and a caller who goes away does not cancel it.
 #[utoipa::path(
     post, path = "/v1/sessions", tag = "sessions",
-    params(("idempotency-key" = Option<String>, Header, description = "1 to 255 printable characters, bare or quoted", max_length = 255, pattern = "^[!#-~]([ -~]*[!-~])?$")),
+    params(("idempotency-key" = Option<String>, Header, description = "1 to 255 printable characters, bare or quoted", nullable = false, min_length = 1, max_length = 255, pattern = r#"^([!#-~]([ -~]*[!-~])?|"([ !#-\[\]-~]|\\["\\])+")$"#)),
     request_body = SessionRequestDoc,
     responses(
         (status = 200, description = "The session with its verdict, or its events", content((SessionObject = "application/json"), (StreamEvent = "text/event-stream"))),
@@ -103,7 +103,8 @@ pub(crate) async fn create(
     // Whoever holds a key means to ask again: the answer has to be there then.
     let continues = body.continues.unwrap_or(background || key.is_some());
     let after = if streams && key.is_some() { last_event_id(&headers)? } else { Cursor::default() };
-    let request = SessionRequest { idempotency: key, ..request(body, arrival, header_deadline, streams || leaves, leaves) };
+    let request = request(body, arrival, header_deadline, streams || leaves, leaves);
+    let request = SessionRequest { idempotency: key, trace: Some(arrival.place.context(&headers)), ..request };
     let mut running = api.orchestrator.start(request).await.map_err(|failed| Problem::of_start(&failed))?;
     let guard = (!continues).then(|| running.cancel_on_drop());
     let replayed = running.replayed;

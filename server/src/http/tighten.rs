@@ -10,7 +10,7 @@ use axum::response::Response;
 
 use crate::http::Api;
 use crate::http::body::read_limits;
-use crate::http::described::LimitsRequestDoc;
+use crate::http::described::TightenDoc;
 use crate::http::front::{Arrival, body_time};
 use crate::http::problem::Problem;
 use crate::http::sessions::{read_body, session_id, shown};
@@ -22,8 +22,8 @@ use crate::http::types::{Include, SessionObject};
 /// its verdict is answered as it is. One and the same wish may be sent again.
 #[utoipa::path(
     patch, path = "/v1/sessions/{id}/limits", tag = "sessions",
-    params(("id" = String, Path, description = "`ses_<ULID>`")),
-    request_body = LimitsRequestDoc,
+    params(("id" = String, Path, description = "`ses_<ULID>`, or `resp_<ULID>`", pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$")),
+    request_body = TightenDoc,
     responses(
         (status = 200, description = "The session; its limits are in its journal", body = SessionObject),
         (status = 202, description = "The session; another process runs it and has not journalled the wish yet, which is kept", body = SessionObject),
@@ -31,8 +31,8 @@ use crate::http::types::{Include, SessionObject};
         (status = 404, description = "SESSION_NOT_FOUND", body = Problem),
         (status = 413, description = "PAYLOAD_TOO_LARGE", body = Problem),
         (status = 415, description = "UNSUPPORTED_MEDIA_TYPE", body = Problem),
-        (status = 503, description = "STORE_UNAVAILABLE, OVERLOADED while the server starts", body = Problem),
-        (status = 504, description = "DEADLINE_EXCEEDED: the body did not arrive in time", body = Problem),
+        (status = 503, description = "STORE_UNAVAILABLE, OVERLOADED", body = Problem),
+        (status = 504, description = "DEADLINE_EXCEEDED", body = Problem),
     ),
 )]
 pub(crate) async fn limits(

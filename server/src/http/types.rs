@@ -56,6 +56,8 @@ pub(crate) struct SessionObject {
     #[schema(format = DateTime)]
     closed_at: Option<String>,
     config_revision: String,
+    /// The distributed trace that it is part of; null for sessions of before there were traces.
+    trace_id: Option<String>,
     metadata: BTreeMap<String, String>,
     /// With `?include=steps`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -313,6 +315,7 @@ impl SessionObject {
             verdict_at: view.verdict_ms.map(rfc3339),
             closed_at: view.closed_ms.map(rfc3339),
             config_revision: view.config_revision.to_string(),
+            trace_id: view.trace.map(|id| id.to_string()),
             metadata: view.metadata.clone(),
             steps: include.steps.then(|| view.steps.iter().map(StepObject::from).collect()),
             transcript: include.transcript.then(|| {

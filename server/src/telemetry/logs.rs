@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ambit_core::ToolCode;
 use ambit_core::signal::{Signal, Subject};
 use tracing::{debug, info, warn};
 use tracing_subscriber::EnvFilter;
@@ -34,39 +35,44 @@ impl<T: fmt::Display> fmt::Display for Named<T> {
 /// One line for what a person wants to know; the rest at DEBUG.
 pub(crate) fn write(subject: Subject, signal: &Signal) {
     let (session, step) = (Named(subject.session), Named(subject.step));
+    let trace_id = Named(subject.trace.map(|trace| trace.id));
     let ms = |duration: &std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let code = |code: &Arc<str>| -> Arc<str> { code.clone() };
     match signal {
-        Signal::SessionStarted { agent } => debug!(%session, %agent, "session started"),
-        Signal::SessionResumed { agent } => info!(%session, %agent, "session taken up"),
+        Signal::SessionStarted { agent } => debug!(%session, %trace_id, %agent, "session started"),
+        Signal::SessionResumed { agent } => info!(%session, %trace_id, %agent, "session taken up"),
         Signal::SessionEnded { agent, status, reason, duration, model_calls, tool_calls, .. } => {
-            info!(%session, %agent, %status, %reason, duration_ms = ms(duration), model_calls, tool_calls, "session ended");
+            info!(%session, %trace_id, %agent, %status, %reason, duration_ms = ms(duration), model_calls, tool_calls, "session ended");
         }
-        Signal::SessionSettled { agent, settlement } => debug!(%session, %agent, %settlement, "session closed"),
-        Signal::LimitHit { agent, axis } => info!(%session, %agent, %axis, "limit reached"),
-        Signal::LoopDetected { tool } => info!(%session, %tool, "loop refused"),
-        Signal::Admitted { pool, waited, .. } => debug!(%session, %step, %pool, waited_ms = ms(waited), "admitted"),
-        Signal::Saturated { pool, reason } => info!(%session, %step, %pool, reason, "saturated"),
-        Signal::AttemptStarted { target, attempt, .. } => debug!(%session, %step, %target, attempt = attempt.as_str(), "attempt"),
+        Signal::SessionSettled { agent, settlement } => debug!(%session, %trace_id, %agent, %settlement, "session closed"),
+        Signal::LimitHit { agent, axis } => info!(%session, %trace_id, %agent, %axis, "limit reached"),
+        Signal::LoopDetected { tool } => info!(%session, %trace_id, %tool, "loop refused"),
+        Signal::Admitted { pool, waited, .. } => debug!(%session, %step, %trace_id, %pool, waited_ms = ms(waited), "admitted"),
+        Signal::Saturated { pool, reason } => info!(%session, %step, %trace_id, %pool, reason, "saturated"),
+        Signal::AttemptStarted { target, attempt, .. } => {
+            debug!(%session, %step, %trace_id, %target, attempt = attempt.as_str(), "attempt")
+        }
         Signal::AttemptFinished { target, attempt, code: outcome, duration, .. } => {
-            debug!(%session, %step, %target, attempt = attempt.as_str(), code = %code(outcome), duration_ms = ms(duration), "attempt ended");
+            debug!(%session, %step, %trace_id, %target, attempt = attempt.as_str(), code = %code(outcome), duration_ms = ms(duration), "attempt ended");
         }
-        Signal::TimedOut { target, timer, .. } => info!(%session, %step, %target, timer = timer.as_str(), "timed out"),
+        Signal::TimedOut { target, timer, .. } => info!(%session, %step, %trace_id, %target, timer = timer.as_str(), "timed out"),
         Signal::RetryScheduled { target, delay, code: outcome, .. } => {
-            info!(%session, %step, %target, delay_ms = ms(delay), code = %code(outcome), "retrying");
+            info!(%session, %step, %trace_id, %target, delay_ms = ms(delay), code = %code(outcome), "retrying");
         }
-        Signal::Retried { target, recovered, .. } => debug!(%session, %step, %target, recovered, "retried"),
-        Signal::RetryRefused { dependency, reason } => debug!(%session, %step, %dependency, reason = reason.as_str(), "not retried"),
+        Signal::Retried { target, recovered, .. } => debug!(%session, %step, %trace_id, %target, recovered, "retried"),
+        Signal::RetryRefused { dependency, reason } => {
+            debug!(%session, %step, %trace_id, %dependency, reason = reason.as_str(), "not retried")
+        }
         Signal::ModelCallFinished { target, outcome, duration, .. } => {
-            debug!(%session, %step, %target, outcome = %code(outcome), duration_ms = ms(duration), "model call ended");
+            debug!(%session, %step, %trace_id, %target, outcome = %code(outcome), duration_ms = ms(duration), "model call ended");
         }
         Signal::ToolCallFinished { tool, code: outcome, duration, .. } => {
-            debug!(%session, %step, %tool, code = outcome.as_str(), duration_ms = ms(duration), "tool call ended");
+            debug!(%session, %step, %trace_id, %tool, code = outcome.map_or("CANCELLED", ToolCode::as_str), duration_ms = ms(duration), "tool call ended");
         }
-        Signal::Idempotency { outcome } => debug!(%session, outcome = outcome.as_str(), "idempotency key"),
-        Signal::Truncated { tool, bytes } => debug!(%session, %step, %tool, bytes, "output cut"),
+        Signal::Idempotency { outcome } => debug!(%session, %trace_id, outcome = outcome.as_str(), "idempotency key"),
+        Signal::Truncated { tool, bytes } => debug!(%session, %step, %trace_id, %tool, bytes, "output cut"),
         Signal::SessionDegraded { agent, capability, mode, reason } => {
-            info!(%session, %step, %agent, %capability, mode, reason, "degraded")
+            info!(%session, %step, %trace_id, %agent, %capability, mode, reason, "degraded")
         }
         Signal::Degraded { capability, mode, reason } => warn!(%capability, mode, reason, "degraded"),
     }

@@ -11,9 +11,12 @@ use ambit_core::{Axis, Settlement, Status, ToolCode};
 use ambit_store::{OpKind, OpObserver, OpOutcome};
 use prometheus::core::Collector;
 use prometheus::{
-    CounterVec, Encoder as _, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    CounterVec, Encoder as _, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
+
+use crate::telemetry::process::Process;
+use crate::telemetry::traces::SpanCounters;
 
 /// Seconds; the last ones straddle the deadline.
 const DURATION: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 40.0, 45.0, 50.0, 60.0];
@@ -69,6 +72,8 @@ pub(crate) struct Metrics {
     queue: IntGaugeVec,
     loops: IntCounterVec,
     resumed: IntCounterVec,
+    pub(crate) spans: SpanCounters,
+    process: Process,
     /// Attempts and logical calls of each target, for their ratio.
     legs: Mutex<BTreeMap<String, (u64, u64)>>,
 }
@@ -220,6 +225,8 @@ impl Metrics {
             queue: int_gauges(r, "ambit_bulkhead_queue_length", "Calls that wait for a permit", &["pool"])?,
             loops: counters(r, "ambit_session_loops_total", "Calls that the loop guard refused", &["tool"])?,
             resumed: counters(r, "ambit_sessions_resumed_total", "Sessions taken up again by replay", &["agent"])?,
+            spans: spans(r)?,
+            process: Process::new(r)?,
             legs: Mutex::default(),
             registry,
         })
@@ -296,15 +303,15 @@ impl Metrics {
             Signal::SessionResumed { agent } => {
                 self.resumed.with_label_values(&[agent]).inc();
             }
-            Signal::SessionEnded { agent, status, reason, duration, overhead, overrun, model_calls, tool_calls, remaining } => {
+            Signal::SessionEnded { agent, status, reason, duration, overhead, overrun, model_calls, tool_calls, axes, .. } => {
                 self.sessions.with_label_values(&[agent, status.as_str(), reason.as_str()]).inc();
                 self.session_duration.with_label_values(&[agent, status.as_str()]).observe(duration.as_secs_f64());
                 self.overhead.with_label_values(&[agent]).observe(overhead.as_secs_f64());
                 self.overrun.with_label_values(&[agent]).observe(overrun.as_secs_f64());
                 self.session_model_calls.with_label_values(&[agent]).observe(f64::from(*model_calls));
                 self.session_tool_calls.with_label_values(&[agent]).observe(f64::from(*tool_calls));
-                for (axis, ratio) in remaining {
-                    self.limit_remaining.with_label_values(&[agent, axis.as_str()]).observe(*ratio);
+                for used in axes {
+                    self.limit_remaining.with_label_values(&[agent, used.axis.as_str()]).observe(used.remaining());
                 }
             }
             Signal::SessionSettled { agent, settlement } => self.settlements.with_label_values(&[agent, settlement.as_str()]).inc(),
@@ -332,7 +339,7 @@ impl Metrics {
                 self.retries.with_label_values(&[dependency, target, outcome]).inc();
             }
             Signal::RetryRefused { dependency, reason } => self.retries_refused.with_label_values(&[dependency, reason.as_str()]).inc(),
-            Signal::ModelCallFinished { target, outcome, duration, input_tokens, output_tokens, cost_usd } => {
+            Signal::ModelCallFinished { target, outcome, duration, input_tokens, output_tokens, cost_usd, .. } => {
                 self.model_calls.with_label_values(&[target, outcome]).inc();
                 self.model_duration.with_label_values(&[target, outcome]).observe(duration.as_secs_f64());
                 self.tokens.with_label_values(&[target, "input"]).inc_by(*input_tokens);
@@ -341,9 +348,10 @@ impl Metrics {
                 self.leg(DependencyKind::Model, target, 0, 1);
             }
             Signal::ToolCallFinished { tool, code, duration, .. } => {
-                self.tool_calls.with_label_values(&[tool, code.as_str()]).inc();
-                self.tool_duration.with_label_values(&[tool, code.as_str()]).observe(duration.as_secs_f64());
-                if *code == ToolCode::OutcomeUnknown {
+                let outcome = code.map_or("CANCELLED", ToolCode::as_str);
+                self.tool_calls.with_label_values(&[&**tool, outcome]).inc();
+                self.tool_duration.with_label_values(&[&**tool, outcome]).observe(duration.as_secs_f64());
+                if *code == Some(ToolCode::OutcomeUnknown) {
                     self.tool_unknown.with_label_values(&[tool]).inc();
                 }
             }
@@ -420,6 +428,7 @@ impl Metrics {
             let ratio = if *calls == 0 { 1.0 } else { *attempts as f64 / *calls as f64 };
             self.amplification.with_label_values(&[target]).set(ratio);
         }
+        self.process.look();
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
@@ -440,6 +449,16 @@ impl OpObserver for Metrics {
     fn observed(&self, kind: OpKind, outcome: OpOutcome, took: Duration) {
         self.store_op.with_label_values(&[kind.as_str(), outcome.as_str()]).observe(took.as_secs_f64());
     }
+}
+
+fn spans(registry: &Registry) -> Result<SpanCounters, prometheus::Error> {
+    let exported = IntCounter::with_opts(Opts::new("ambit_telemetry_spans_exported_total", "Spans that the collector took"))?;
+    let dropped = counters(registry, "ambit_telemetry_spans_dropped_total", "Spans that nobody will see", &["reason"])?;
+    Ok(SpanCounters {
+        exported: registered(registry, exported)?,
+        queue_full: dropped.with_label_values(&["queue_full"]),
+        export_failed: dropped.with_label_values(&["export_failed"]),
+    })
 }
 
 fn int(count: usize) -> i64 {

@@ -8,7 +8,7 @@
 //! Both listeners bind port 0. A child is in a process group of its own; dropping it kills the group and every descendant.
 
 mod family;
-mod output;
+pub(crate) mod output;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

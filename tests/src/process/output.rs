@@ -11,7 +11,7 @@ const KEPT_MAX: usize = 4 * 1024 * 1024;
 
 /// One captured stream. Dropping it stops reading.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(crate) struct Output {
     kept: Arc<Mutex<Vec<u8>>>,
     /// Whether the stream has ended; touched at every piece.
     ended: watch::Receiver<bool>,
@@ -19,7 +19,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn of(mut stream: impl AsyncRead + Unpin + Send + 'static) -> Output {
+    pub(crate) fn of(mut stream: impl AsyncRead + Unpin + Send + 'static) -> Output {
         let kept = Arc::new(Mutex::new(Vec::new()));
         let (ended, seen) = watch::channel(false);
         let reader = tokio::spawn({
@@ -39,12 +39,12 @@ impl Output {
         Output { kept, ended: seen, reader }
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
     /// Waits until `found` finds something in the text; `None` when the stream ends before.
-    pub(super) async fn wait_for<T>(&self, found: impl Fn(&str) -> Option<T>) -> Option<T> {
+    pub(crate) async fn wait_for<T>(&self, found: impl Fn(&str) -> Option<T>) -> Option<T> {
         let mut changes = self.ended.clone();
         loop {
             let ended = *changes.borrow_and_update();
@@ -58,7 +58,7 @@ impl Output {
     }
 
     /// Waits until the stream has ended.
-    pub(super) async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         let _ = self.ended.clone().wait_for(|ended| *ended).await;
     }
 }

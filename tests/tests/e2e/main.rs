@@ -28,3 +28,4 @@ mod provider;
 mod reload;
 mod responses;
 mod tools;
+mod traces;

@@ -9,7 +9,7 @@ pub(crate) mod net;
 use std::sync::Arc;
 
 use ambit_core::ToolCode;
-use ambit_core::signal::Timer;
+use ambit_core::signal::{Address, Peer, Timer};
 use ambit_resilience::{Failure, Leg, Outcome};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use http::{HeaderMap, Method};
@@ -75,6 +75,7 @@ impl Http {
         tool: &HttpTool,
         members: &[(String, Json)],
         key: Option<&str>,
+        trace_state: Option<&str>,
         leg: Leg<'_>,
         departure: &Departure<'_>,
     ) -> Result<Answer, Fault> {
@@ -84,7 +85,8 @@ impl Http {
         let own = (next.url.origin(), tool.template.host());
         for hop in 0..=REDIRECTS_MAX {
             self.guard.check(&next.url, own.1).map_err(|blocked| blocked_at(hop, Fault::refused(ToolCode::Blocked, blocked.0)))?;
-            let request = tool.request(&next, next.url.origin() == own.0, key, &leg)?;
+            let mut request = tool.request(&next, next.url.origin() == own.0, key, &leg)?;
+            trace(request.headers_mut(), &leg, trace_state);
             departure.leave().await?;
             let response = match self.client.execute(request).await {
                 Ok(response) => response,
@@ -96,6 +98,7 @@ impl Http {
                     return Err(blocked_at(hop, fault));
                 }
             };
+            leg.status(response.status().as_u16());
             match redirected(&next, &response) {
                 None => {
                     leg.first_token();
@@ -169,6 +172,12 @@ impl HttpTool {
         Ok(Self { method, template, places, headers, key_header })
     }
 
+    /// What spans of its requests say about it. A query may hold secrets and is left out.
+    pub(crate) fn peer(&self) -> Peer {
+        let (method, path) = (self.method.as_str().into(), self.template.path().into());
+        Peer::Http { method, path, address: address(self.template.origin()) }
+    }
+
     /// True if the other side honours a key.
     pub(crate) const fn is_keyed(&self) -> bool {
         self.key_header.is_some()
@@ -216,6 +225,12 @@ impl HttpTool {
     }
 }
 
+/// Host and port of an address.
+pub(crate) fn address(url: &str) -> Option<Address> {
+    let url = Url::parse(url).ok()?;
+    Some(Address { host: url.host_str()?.into(), port: url.port_or_known_default() })
+}
+
 /// A configured header as it is sent; its value never shows in a log.
 pub(crate) fn header(name: &str, value: &SecretString) -> Result<(HeaderName, HeaderValue), String> {
     let known = HeaderName::try_from(name).map_err(|_| format!("`{name}` is no name of a header"))?;
@@ -223,6 +238,15 @@ pub(crate) fn header(name: &str, value: &SecretString) -> Result<(HeaderName, He
         HeaderValue::from_str(value.expose_secret()).map_err(|_| format!("the header `{name}` has a value that cannot be sent"))?;
     value.set_sensitive(true);
     Ok((known, value))
+}
+
+/// Says where this request stands in a distributed trace. Baggage goes to nobody.
+fn trace(headers: &mut HeaderMap, leg: &Leg<'_>, state: Option<&str>) {
+    let Some(parent) = leg.trace.and_then(|trace| HeaderValue::try_from(trace.to_string()).ok()) else { return };
+    headers.insert(HeaderName::from_static("traceparent"), parent);
+    if let Some(state) = state.and_then(|state| HeaderValue::try_from(state).ok()) {
+        headers.insert(HeaderName::from_static("tracestate"), state);
+    }
 }
 
 /// Says when the answer must be there: as a point in time, and as a length for those whose clock differs.

@@ -12,10 +12,13 @@ mod watch;
 
 use std::sync::Arc;
 
+use ambit_core::signal::Peer;
 use ambit_resilience::Leg;
 use serde_json::Value;
 
 use crate::fault::{Answer, Departure, Fault};
+use crate::http;
+use crate::options::McpEndpoint;
 use crate::prepare::json::Json;
 use crate::prepare::schema::Schema;
 
@@ -35,10 +38,25 @@ pub(crate) struct McpTool {
 }
 
 impl McpTool {
+    /// What spans of its calls say about it.
+    pub(crate) fn peer(&self) -> Peer {
+        let address = match &self.server.options.endpoint {
+            McpEndpoint::Stdio { .. } => None,
+            McpEndpoint::Http { url, .. } => http::address(url),
+        };
+        Peer::Mcp { server: Arc::clone(&self.server.name), address }
+    }
+
     /// Makes one attempt.
-    pub(crate) async fn call(&self, members: &[(String, Json)], leg: Leg<'_>, departure: &Departure<'_>) -> Result<Answer, Fault> {
+    pub(crate) async fn call(
+        &self,
+        members: &[(String, Json)],
+        trace_state: Option<&str>,
+        leg: Leg<'_>,
+        departure: &Departure<'_>,
+    ) -> Result<Answer, Fault> {
         let arguments = members.iter().map(|(key, value)| (key.clone(), value.to_value())).collect::<serde_json::Map<String, Value>>();
-        let result = self.server.call(&self.name, arguments, leg, departure).await?;
+        let result = self.server.call(&self.name, arguments, trace_state, leg, departure).await?;
         convert::answer(result, self.output.as_ref())
     }
 }

@@ -11,7 +11,7 @@ use ambit_core::signal::{Signal, SignalSink, Subject};
 use ambit_resilience::{Failure, Leg, Outcome, deadline};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest, JsonObject, PaginatedRequestParams,
-    RequestId, ServerResult, Tool,
+    RequestId, RequestMetaObject, ServerResult, Tool,
 };
 use rmcp::service::PeerRequestOptions;
 use tokio::io::AsyncReadExt;
@@ -160,6 +160,7 @@ impl Server {
         &self,
         tool: &str,
         arguments: JsonObject,
+        trace_state: Option<&str>,
         leg: Leg<'_>,
         departure: &Departure<'_>,
     ) -> Result<CallToolResult, Fault> {
@@ -167,7 +168,9 @@ impl Server {
         departure.leave().await?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let sent = used.0.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
+        let mut options = PeerRequestOptions::no_options();
+        options.meta = meta(&leg, trace_state);
+        let sent = used.0.peer.send_request_with_option(request, options).await;
         let Ok(mut handle) = sent else {
             // The connection was gone before the request was.
             departure.settle();
@@ -381,6 +384,16 @@ impl Down {
 fn back_off(failures: u32) -> Duration {
     let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     BACK_OFF_MIN.saturating_mul(doubled).min(BACK_OFF_MAX)
+}
+
+/// Says where the call stands in a distributed trace: in `_meta`, the same over every transport. Baggage goes to nobody.
+fn meta(leg: &Leg<'_>, trace_state: Option<&str>) -> Option<RequestMetaObject> {
+    let mut meta = RequestMetaObject::new();
+    meta.insert("traceparent".to_owned(), leg.trace?.to_string().into());
+    if let Some(state) = trace_state {
+        meta.insert("tracestate".to_owned(), state.into());
+    }
+    Some(meta)
 }
 
 /// Whether a failure says that the session is gone.

@@ -109,6 +109,26 @@ impl Template {
         &self.host
     }
 
+    /// Scheme, host and port of every address of it.
+    pub(crate) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// The path with its placeholders unfilled.
+    pub(crate) fn path(&self) -> String {
+        let mut path = String::new();
+        for segment in &self.segments {
+            path.push('/');
+            for piece in segment {
+                match piece {
+                    Piece::Text(text) => path.push_str(text),
+                    Piece::Place(name) => path.extend(["{", name, "}"]),
+                }
+            }
+        }
+        path
+    }
+
     /// The address for these arguments; those of `rest` become query parameters.
     pub(crate) fn fill(&self, arguments: &[(String, Json)], rest: &[&(String, Json)]) -> Result<Url, Misfit> {
         if let Some(fixed) = self.fixed.as_ref().filter(|_| rest.is_empty()) {

@@ -128,7 +128,9 @@ pub(crate) async fn run_for(executor: &Executor, tool: &str, arguments: &str, do
             allowance: allowance(4),
             deadline: Instant::now() + left,
             output_cap: 1 << 20,
+            call_id: None,
             subject: Subject::default(),
+            trace_state: None,
             before_send: door,
         })
         .await

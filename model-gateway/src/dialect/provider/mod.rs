@@ -121,6 +121,7 @@ impl Provider {
         body: impl FnOnce(&Url, bool) -> Vec<u8>,
     ) -> Result<Answer, Failure> {
         let response = self.send(leg, body).await?;
+        leg.status(response.status().as_u16());
         if response.status().is_success() {
             read::answer::<A>(self, ask, leg, response).await
         } else {
@@ -138,7 +139,9 @@ impl Provider {
         let place = &self.places[self.next.fetch_add(1, Ordering::Relaxed) % self.places.len()];
         let stream = self.streaming == Streaming::Always || leg.is_heard();
         let body = body(place, stream);
-        let mut request = self.http.post(place.clone()).headers(self.headers.clone()).body(body);
+        let mut headers = self.headers.clone();
+        leg.trace(&mut headers);
+        let mut request = self.http.post(place.clone()).headers(headers).body(body);
         // The policy has kept the margin for the way back out of it already.
         let end = leg.end_by();
         let left = end.saturating_duration_since(Instant::now());

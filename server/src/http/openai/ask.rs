@@ -115,8 +115,12 @@ impl Ask {
                 reader.wrong(&pointer(&at, "type"), "only function tools of the agent's own can be named");
                 continue;
             }
-            let (tool, at) = match tool.get("function").and_then(Value::as_object) {
-                Some(function) => (function, pointer(&at, "function")),
+            let (tool, at) = match tool.get("function").filter(|function| !function.is_null()) {
+                Some(function) => {
+                    let at = pointer(&at, "function");
+                    let Some(function) = reader.object(function, &at) else { continue };
+                    (function, at)
+                }
                 None => (tool, at),
             };
             let at = pointer(&at, "name");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ambit_core::SessionId;
-use ambit_orchestrator::{CancelOnDrop, LookupError, Running, Said, SessionRequest, SessionView};
+use ambit_orchestrator::{CancelOnDrop, Running, Said, SessionRequest, SessionView};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
@@ -80,7 +80,7 @@ pub(crate) async fn begin<F: Form>(api: &Api, arrival: Arrival, headers: &Header
         previous: ask.previous,
         idempotency: key,
         forget: ask.forget,
-        trace: None,
+        trace: Some(arrival.place.context(headers)),
         limits,
         tools_allow,
         tools_deny: std::mem::take(&mut ask.own.tools_deny),
@@ -133,11 +133,6 @@ impl Begun {
     }
 }
 
-/// Why a session that was begun cannot be shown.
-pub(crate) fn unreadable(failed: &LookupError, id: SessionId) -> Problem {
-    Problem::of_lookup(failed).session(id)
-}
-
 /// Everything that a session that is over has said, as items.
 pub(crate) async fn said(api: &Api, view: &SessionView) -> Items {
     if is_forgotten(view) {
@@ -158,14 +153,14 @@ fn is_forgotten(view: &SessionView) -> bool {
 
 /// Reads a session to its verdict.
 async fn ended(api: &Api, id: SessionId) -> Result<(Arc<SessionView>, Items), Problem> {
-    let mut stream = api.orchestrator.follow(id, false).await.map_err(|failed| unreadable(&failed, id))?;
+    let mut stream = api.orchestrator.follow(id, false).await.map_err(|failed| Problem::of_begun(&failed, id))?;
     let mut items = Items::new(id);
     // Ends: a stream has one terminal event.
-    while let Some(event) = stream.next().await.map_err(|failed| unreadable(&failed, id))? {
+    while let Some(event) = stream.next().await.map_err(|failed| Problem::of_begun(&failed, id))? {
         items.hear(&event);
         if let (Said::Session(view), true) = (event.said, event.terminal) {
             return Ok((Arc::new(*view), items));
         }
     }
-    Err(Problem::shutting_down().session(id))
+    Err(Problem::shutting_down().for_good().session(id))
 }

@@ -5,6 +5,7 @@
 mod ask;
 mod begin;
 pub(crate) mod chat;
+mod described;
 mod items;
 mod messages;
 pub(crate) mod models;

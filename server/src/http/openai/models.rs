@@ -36,7 +36,7 @@ pub(crate) struct ModelList {
 }
 
 /// Every agent, as clients of the OpenAI API list models.
-#[utoipa::path(get, path = "/v1/models", tag = "openai", responses((status = 200, description = "All agents", body = ModelList)))]
+#[utoipa::path(get, path = "/v1/models", tag = "openai", operation_id = "models_list", responses((status = 200, description = "All agents", body = ModelList)))]
 pub(crate) async fn list(State(api): State<Api>) -> Json<ModelList> {
     let data = api.orchestrator.agents().keys().map(|name| ModelObject::of(&api, name)).collect();
     Json(ModelList { object: "list", data })
@@ -44,7 +44,7 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<ModelList> {
 
 /// One agent, as a model.
 #[utoipa::path(
-    get, path = "/v1/models/{id}", tag = "openai",
+    get, path = "/v1/models/{id}", tag = "openai", operation_id = "models_get",
     params(("id" = String, Path, description = "Name of the agent")),
     responses((status = 200, description = "The agent", body = ModelObject), (status = 404, description = "AGENT_NOT_FOUND", body = Problem)),
 )]

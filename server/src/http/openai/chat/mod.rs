@@ -11,11 +11,13 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 
 use crate::http::Api;
+use crate::http::described::StreamEvent;
 use crate::http::front::Arrival;
-use crate::http::openai::begin::{begin, unreadable};
+use crate::http::openai::begin::begin;
 use crate::http::openai::chat::body::Chat;
 use crate::http::openai::chat::object::ChatCompletion;
 use crate::http::openai::chat::stream::Chunks;
+use crate::http::openai::described::ChatRequestDoc;
 use crate::http::problem::Problem;
 use crate::http::sessions::label;
 use crate::http::sse::Events;
@@ -26,13 +28,13 @@ use crate::http::sse::Events;
 /// `on_limit`, metadata, `on_disconnect` and `previous_session_id` as `POST /v1/sessions` does. Parameters that mean
 /// nothing here are listed in the header `ambit-ignored-params`.
 #[utoipa::path(
-    post, path = "/v1/chat/completions", tag = "openai",
-    params(("idempotency-key" = Option<String>, Header, description = "1 to 255 printable characters, bare or quoted")),
-    request_body(content = serde_json::Value, description = "As OpenAI's, with our own member `ambit`"),
+    post, path = "/v1/chat/completions", tag = "openai", operation_id = "chat_create",
+    params(("idempotency-key" = Option<String>, Header, description = "1 to 255 printable characters, bare or quoted", nullable = false, min_length = 1, max_length = 255, pattern = r#"^([!#-~]([ -~]*[!-~])?|"([ !#-\[\]-~]|\\["\\])+")$"#)),
+    request_body(content = ChatRequestDoc, description = "As OpenAI's, with our own member `ambit`"),
     responses(
-        (status = 200, description = "The completion, or its chunks", content((ChatCompletion = "application/json"), (String = "text/event-stream"))),
+        (status = 200, description = "The completion, or its chunks", content((ChatCompletion = "application/json"), (StreamEvent = "text/event-stream"))),
         (status = 400, description = "INVALID_REQUEST, LIMITS_TOO_HIGH, PROMPT_TOO_LARGE, CONTEXT_TOO_LONG, MODEL_REJECTED", body = Problem),
-        (status = 404, description = "AGENT_NOT_FOUND, SESSION_NOT_FOUND (the one to go on from)", body = Problem),
+        (status = 404, description = "AGENT_NOT_FOUND, SESSION_NOT_FOUND", body = Problem),
         (status = 409, description = "IDEMPOTENCY_IN_PROGRESS", body = Problem),
         (status = 413, description = "PAYLOAD_TOO_LARGE", body = Problem),
         (status = 415, description = "UNSUPPORTED_MEDIA_TYPE", body = Problem),
@@ -51,8 +53,8 @@ pub(crate) async fn create(
     let id = begun.running.id;
     let mut response = if begun.ask.stream {
         let guard = begun.guard();
-        let stream = api.orchestrator.follow(id, false).await.map_err(|failed| unreadable(&failed, id))?;
-        let view = api.orchestrator.view(id, false).await.map_err(|failed| unreadable(&failed, id))?;
+        let stream = api.orchestrator.follow(id, false).await.map_err(|failed| Problem::of_begun(&failed, id))?;
+        let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_begun(&failed, id))?;
         let speech = Chunks::new(&view, begun.ask.include_usage);
         Events { stream, speech, session: id, due: begun.running.due, guard, _open: api.metrics.stream() }.into_response()
     } else {

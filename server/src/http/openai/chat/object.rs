@@ -57,6 +57,7 @@ pub(crate) struct Choice {
 
 /// What was said.
 #[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = ChatCompletionMessage)]
 pub(crate) struct Message {
     /// Always `assistant`.
     role: &'static str,

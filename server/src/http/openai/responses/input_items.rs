@@ -8,6 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Api;
+use crate::http::described::ListOrder;
 use crate::http::problem::{FieldError, Problem};
 use crate::http::sessions::{pairs, session_id};
 
@@ -52,12 +53,12 @@ pub(crate) struct InputItems {
 
 /// What a response was asked.
 #[utoipa::path(
-    get, path = "/v1/responses/{id}/input_items", tag = "openai",
+    get, path = "/v1/responses/{id}/input_items", tag = "openai", operation_id = "responses_input_items",
     params(
-        ("id" = String, Path, description = "`resp_<ULID>`"),
-        ("after" = Option<String>, Query, description = "Begin behind this item"),
-        ("limit" = Option<u32>, Query, description = "1 to 100, 20 if absent"),
-        ("order" = Option<String>, Query, description = "`desc`, the last first, or `asc`"),
+        ("id" = String, Path, description = "`resp_<ULID>`, or `ses_<ULID>`", pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$"),
+        ("after" = Option<String>, Query, description = "Begin behind this item", nullable = false),
+        ("limit" = Option<u32>, Query, description = "20 if absent", nullable = false, minimum = 1, maximum = 100),
+        ("order" = inline(Option<ListOrder>), Query, description = "`desc`, the last first, if absent", nullable = false),
     ),
     responses(
         (status = 200, description = "The page", body = InputItems),

@@ -20,8 +20,10 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::http::Api;
+use crate::http::described::StreamEvent;
 use crate::http::front::Arrival;
-use crate::http::openai::begin::{begin, said, unreadable};
+use crate::http::openai::begin::{begin, said};
+use crate::http::openai::described::ResponseRequestDoc;
 use crate::http::openai::items::Items;
 use crate::http::openai::named;
 use crate::http::openai::responses::body::Responses;
@@ -48,13 +50,13 @@ pub(crate) struct Deleted {
 /// true` answers at once. The member `ambit` takes limits, tools, `on_limit`, metadata and `on_disconnect` as
 /// `POST /v1/sessions` does. Parameters that mean nothing here are listed in the header `ambit-ignored-params`.
 #[utoipa::path(
-    post, path = "/v1/responses", tag = "openai",
-    params(("idempotency-key" = Option<String>, Header, description = "1 to 255 printable characters, bare or quoted")),
-    request_body(content = serde_json::Value, description = "As OpenAI's, with our own member `ambit`"),
+    post, path = "/v1/responses", tag = "openai", operation_id = "responses_create",
+    params(("idempotency-key" = Option<String>, Header, description = "1 to 255 printable characters, bare or quoted", nullable = false, min_length = 1, max_length = 255, pattern = r#"^([!#-~]([ -~]*[!-~])?|"([ !#-\[\]-~]|\\["\\])+")$"#)),
+    request_body(content = ResponseRequestDoc, description = "As OpenAI's, with our own member `ambit`"),
     responses(
-        (status = 200, description = "The response, or its events", content((ResponseObject = "application/json"), (String = "text/event-stream"))),
+        (status = 200, description = "The response, or its events", content((ResponseObject = "application/json"), (StreamEvent = "text/event-stream"))),
         (status = 400, description = "INVALID_REQUEST, LIMITS_TOO_HIGH, PROMPT_TOO_LARGE, CONTEXT_TOO_LONG, MODEL_REJECTED", body = Problem),
-        (status = 404, description = "AGENT_NOT_FOUND, SESSION_NOT_FOUND (the one to go on from)", body = Problem),
+        (status = 404, description = "AGENT_NOT_FOUND, SESSION_NOT_FOUND", body = Problem),
         (status = 409, description = "IDEMPOTENCY_IN_PROGRESS", body = Problem),
         (status = 413, description = "PAYLOAD_TOO_LARGE", body = Problem),
         (status = 415, description = "UNSUPPORTED_MEDIA_TYPE", body = Problem),
@@ -73,8 +75,8 @@ pub(crate) async fn create(
     let id = begun.running.id;
     let mut response = if begun.ask.stream {
         let guard = begun.guard();
-        let stream = api.orchestrator.follow(id, false).await.map_err(|failed| unreadable(&failed, id))?;
-        let view = api.orchestrator.view(id, false).await.map_err(|failed| unreadable(&failed, id))?;
+        let stream = api.orchestrator.follow(id, false).await.map_err(|failed| Problem::of_begun(&failed, id))?;
+        let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_begun(&failed, id))?;
         let speech = Narration::new(&view, None);
         Events { stream, speech, session: id, due: begun.running.due, guard, _open: api.metrics.stream() }.into_response()
     } else if begun.ask.background {
@@ -92,14 +94,14 @@ pub(crate) async fn create(
 
 /// One response as it stands; `?stream=true` follows it from its first event, or behind `starting_after`.
 #[utoipa::path(
-    get, path = "/v1/responses/{id}", tag = "openai",
+    get, path = "/v1/responses/{id}", tag = "openai", operation_id = "responses_get",
     params(
-        ("id" = String, Path, description = "`resp_<ULID>`, or `ses_<ULID>`"),
-        ("stream" = Option<bool>, Query, description = "Answer with events"),
-        ("starting_after" = Option<u64>, Query, description = "`sequence_number` of the last event that is known"),
+        ("id" = String, Path, description = "`resp_<ULID>`, or `ses_<ULID>`", pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$"),
+        ("stream" = Option<bool>, Query, description = "Answer with events", nullable = false),
+        ("starting_after" = Option<u64>, Query, description = "`sequence_number` of the last event that is known; only with `stream=true`", nullable = false),
     ),
     responses(
-        (status = 200, description = "The response, or its events", content((ResponseObject = "application/json"), (String = "text/event-stream"))),
+        (status = 200, description = "The response, or its events", content((ResponseObject = "application/json"), (StreamEvent = "text/event-stream"))),
         (status = 400, description = "INVALID_REQUEST", body = Problem),
         (status = 404, description = "SESSION_NOT_FOUND", body = Problem),
         (status = 503, description = "STORE_UNAVAILABLE", body = Problem),
@@ -126,8 +128,8 @@ pub(crate) async fn get(
 
 /// Deletes a response: no id finds it any more. One that runs is cancelled.
 #[utoipa::path(
-    delete, path = "/v1/responses/{id}", tag = "openai",
-    params(("id" = String, Path, description = "`resp_<ULID>`")),
+    delete, path = "/v1/responses/{id}", tag = "openai", operation_id = "responses_delete",
+    params(("id" = String, Path, description = "`resp_<ULID>`, or `ses_<ULID>`", pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$")),
     responses(
         (status = 200, description = "It is deleted", body = Deleted),
         (status = 404, description = "SESSION_NOT_FOUND", body = Problem),
@@ -142,8 +144,8 @@ pub(crate) async fn delete(State(api): State<Api>, id: Result<Path<String>, Path
 
 /// Asks a response to stop. Asking again, or after its end, changes nothing.
 #[utoipa::path(
-    post, path = "/v1/responses/{id}/cancel", tag = "openai",
-    params(("id" = String, Path, description = "`resp_<ULID>`")),
+    post, path = "/v1/responses/{id}/cancel", tag = "openai", operation_id = "responses_cancel",
+    params(("id" = String, Path, description = "`resp_<ULID>`, or `ses_<ULID>`", pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$")),
     responses(
         (status = 200, description = "The response", body = ResponseObject),
         (status = 404, description = "SESSION_NOT_FOUND", body = Problem),
@@ -183,9 +185,10 @@ fn following(query: &str) -> Result<Following, Vec<FieldError>> {
             ("stream", "true") => following.stream = true,
             ("stream", "false") => following.stream = false,
             ("stream", _) => wrong("expected true or false"),
-            ("starting_after", number) => match number.parse() {
-                Ok(number) => following.after = Some(number),
-                Err(_) => wrong("expected the sequence_number of an event"),
+            // 63 bits: what a number of the document can say.
+            ("starting_after", number) => match number.parse::<i64>().map(u64::try_from) {
+                Ok(Ok(number)) => following.after = Some(number),
+                Ok(Err(_)) | Err(_) => wrong("expected the sequence_number of an event"),
             },
             _ => {}
         }
@@ -204,7 +207,7 @@ mod tests {
             Following { stream: true, after: Some(7) }
         );
         assert_eq!(following("").unwrap(), Following::default());
-        for query in ["stream=yes", "starting_after=-1", "starting_after=x", "starting_after=99999999999999999999"] {
+        for query in ["stream=yes", "starting_after=-1", "starting_after=x", "starting_after=9223372036854775808"] {
             assert_eq!(following(query).unwrap_err().len(), 1, "{query}");
         }
     }
