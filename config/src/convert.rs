@@ -10,7 +10,7 @@ use std::time::Duration;
 use ambit_core::money::{Money, Price};
 use ambit_core::signal::DependencyKind;
 use ambit_model_gateway::{
-    ChainOptions, DialectOptions, GatewayOptions, HOLD_DEFAULT, OpenAiChatOptions, ScriptedOptions, Streaming, TargetOptions, WallClock,
+    ChainOptions, DialectOptions, GatewayOptions, HOLD_DEFAULT, ProviderOptions, ScriptedOptions, Streaming, TargetOptions, WallClock,
 };
 use ambit_resilience::{BulkheadOptions, RetryOptions};
 use ambit_store::{Clock, StoreOptions};
@@ -105,17 +105,9 @@ impl Config {
 
     fn target(&self, name: &str, model: &Model) -> TargetOptions {
         let dialect = match model.spoken() {
-            Dialect::OpenaiChat => DialectOptions::OpenAiChat(OpenAiChatOptions {
-                base_urls: model.base_url.as_ref().map(|urls| urls.0.clone()).unwrap_or_default(),
-                api_key: model.api_key.as_ref().map(|key| key.0.clone()),
-                headers: secrets(&model.headers),
-                streaming: match model.stream {
-                    settings::Stream::Always => Streaming::Always,
-                    settings::Stream::WhenHeard => Streaming::WhenHeard,
-                },
-                sse_line: length(model.sse_line),
-                response: length(model.response),
-            }),
+            Dialect::OpenaiChat => DialectOptions::OpenAiChat(provider(model)),
+            Dialect::OpenaiResponses => DialectOptions::OpenAiResponses(provider(model)),
+            Dialect::Anthropic => DialectOptions::Anthropic(provider(model)),
             Dialect::Scripted => {
                 let (source, text) = self.files.scripts.get(name).cloned().unwrap_or_default();
                 DialectOptions::Scripted(ScriptedOptions { source, text })
@@ -330,6 +322,20 @@ fn mapping(host: &settings::Host) -> Option<HostMapping> {
 
 fn root(said: &str, sample_root: &Path) -> PathBuf {
     said.strip_prefix(demo::SAMPLE).map_or_else(|| PathBuf::from(said), |below| sample_root.join(below))
+}
+
+fn provider(model: &Model) -> ProviderOptions {
+    ProviderOptions {
+        base_urls: model.base_url.as_ref().map(|urls| urls.0.clone()).unwrap_or_default(),
+        api_key: model.api_key.as_ref().map(|key| key.0.clone()),
+        headers: secrets(&model.headers),
+        streaming: match model.stream {
+            settings::Stream::Always => Streaming::Always,
+            settings::Stream::WhenHeard => Streaming::WhenHeard,
+        },
+        sse_line: length(model.sse_line),
+        response: length(model.response),
+    }
 }
 
 fn secrets(of: &BTreeMap<String, Secret>) -> Vec<(String, SecretString)> {

@@ -4,8 +4,6 @@
 
 /// Pattern of a key (`*` stands for a name), a value if only that is missing, and what it would have configured.
 const UNBUILT: &[(&str, Option<&str>, &str)] = &[
-    ("models.*.dialect", Some("openai_responses"), "the dialect of OpenAI's Responses API"),
-    ("models.*.dialect", Some("anthropic"), "the dialect of Anthropic's Messages API"),
     ("models.*.retry_budget", None, "the retry budget of a dependency"),
     ("models.*.breaker", None, "the circuit breaker"),
     ("models.*.health", None, "active health checks"),

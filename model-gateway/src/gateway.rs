@@ -9,8 +9,8 @@ use ambit_resilience::Bulkheads;
 
 use crate::chain::Chain;
 use crate::dialect::Dialect;
-use crate::dialect::openai_chat::Client;
 use crate::dialect::scripted::Script;
+use crate::dialect::{anthropic, openai_chat, openai_responses};
 use crate::error::GatewayError;
 use crate::options::{DialectOptions, GatewayOptions, TargetOptions};
 use crate::target::Target;
@@ -68,8 +68,17 @@ impl Gateway {
         let mut targets = BTreeMap::new();
         for (place, target) in options.targets.into_iter().enumerate() {
             let name = Arc::clone(&target.name);
+            let clock = options.clock;
             let dialect = match &target.dialect {
-                DialectOptions::OpenAiChat(chat) => Dialect::OpenAiChat(Client::new(&target, chat, clients.of(&target)?, options.clock)?),
+                DialectOptions::OpenAiChat(provider) => {
+                    Dialect::OpenAiChat(openai_chat::Client::new(&target, provider, clients.of(&target)?, clock)?)
+                }
+                DialectOptions::OpenAiResponses(provider) => {
+                    Dialect::OpenAiResponses(openai_responses::Client::new(&target, provider, clients.of(&target)?, clock)?)
+                }
+                DialectOptions::Anthropic(provider) => {
+                    Dialect::Anthropic(anthropic::Client::new(&target, provider, clients.of(&target)?, clock)?)
+                }
                 DialectOptions::Scripted(script) => Dialect::Scripted(
                     Script::parse(&script.source, &script.text)
                         .map_err(|error| GatewayError::Script { target: name.to_string(), error })?,

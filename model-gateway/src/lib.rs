@@ -30,7 +30,7 @@ pub use chat::{Conversation, Message, ModelCall, ModelFailure, ModelOutcome, NUD
 pub use error::{GatewayError, ScriptError};
 pub use gateway::{Gateway, PoolState};
 pub use options::{
-    ChainOptions, DialectOptions, GatewayOptions, HOLD_DEFAULT, OpenAiChatOptions, RESPONSE_DEFAULT, SSE_LINE_DEFAULT, ScriptedOptions,
+    ChainOptions, DialectOptions, GatewayOptions, HOLD_DEFAULT, ProviderOptions, RESPONSE_DEFAULT, SSE_LINE_DEFAULT, ScriptedOptions,
     Streaming, TargetOptions,
 };
 pub use probe::{Found, Probe, probe};

@@ -71,17 +71,21 @@ pub struct TargetOptions {
 #[derive(Debug, Clone)]
 pub enum DialectOptions {
     /// Chat completions as OpenAI defined them and most servers speak them.
-    OpenAiChat(OpenAiChatOptions),
+    OpenAiChat(ProviderOptions),
+    /// OpenAI's Responses API.
+    OpenAiResponses(ProviderOptions),
+    /// Anthropic's Messages API.
+    Anthropic(ProviderOptions),
     /// No provider at all: a file of rules.
     Scripted(ScriptedOptions),
 }
 
-/// A provider of chat completions.
+/// A provider that is reached over HTTP.
 #[derive(Debug, Clone)]
-pub struct OpenAiChatOptions {
-    /// Where it is, up to where `/chat/completions` follows (often `..../v1`); with several they take turns.
+pub struct ProviderOptions {
+    /// Where it is, up to where the dialect's path follows (often `..../v1`); with several they take turns.
     pub base_urls: Vec<String>,
-    /// Sent as bearer token.
+    /// Its key, sent where the dialect has it.
     pub api_key: Option<SecretString>,
     /// Sent with every request. None of them is shown anywhere.
     pub headers: Vec<(String, SecretString)>,

@@ -25,7 +25,8 @@ const PROVIDERS: [(&str, &str); 10] = [
 pub(crate) fn of(options: &TargetOptions) -> Peer {
     match &options.dialect {
         // A server that speaks a provider's dialect and is nobody known goes by the dialect.
-        DialectOptions::OpenAiChat(chat) => model(options, &chat.base_urls, "openai"),
+        DialectOptions::OpenAiChat(provider) | DialectOptions::OpenAiResponses(provider) => model(options, &provider.base_urls, "openai"),
+        DialectOptions::Anthropic(provider) => model(options, &provider.base_urls, "anthropic"),
         DialectOptions::Scripted(_) => model(options, &[], "ambit.scripted"),
     }
 }

@@ -12,9 +12,10 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::time::timeout;
 
-use crate::dialect::openai_chat::headers;
+use crate::dialect::over_http;
+use crate::dialect::provider::headers;
 use crate::gateway::Clients;
-use crate::options::{DialectOptions, TargetOptions};
+use crate::options::TargetOptions;
 
 /// Largest list of models that is read, bytes: a few thousand names.
 const LIST_MAX: usize = 1 << 20;
@@ -64,9 +65,9 @@ const NAMED_MAX: usize = 5;
 
 /// Asks every address of a target, each for at most `patience`; nothing for a target that reaches out nowhere.
 pub async fn probe(target: &TargetOptions, patience: Duration) -> Vec<Probe> {
-    let DialectOptions::OpenAiChat(chat) = &target.dialect else { return Vec::new() };
-    let mut probes = Vec::with_capacity(chat.base_urls.len());
-    for base in &chat.base_urls {
+    let Some((provider, protocol)) = over_http(&target.dialect) else { return Vec::new() };
+    let mut probes = Vec::with_capacity(provider.base_urls.len());
+    for base in &provider.base_urls {
         let address = format!("{}/models", base.trim_end_matches('/'));
         let asked = async {
             let unreachable = |reason: String| (Found::Unreachable { reason }, None);
@@ -74,7 +75,7 @@ pub async fn probe(target: &TargetOptions, patience: Duration) -> Vec<Probe> {
                 Ok(url) => url,
                 Err(error) => return unreachable(error.to_string()),
             };
-            let (client, headers) = match (Clients::default().of(target), headers(chat)) {
+            let (client, headers) = match (Clients::default().of(target), headers(provider, protocol)) {
                 (Ok(client), Ok(headers)) => (client, headers),
                 (Err(error), _) => return unreachable(error.to_string()),
                 (_, Err((setting, reason))) => return unreachable(format!("`{setting}` {reason}")),
@@ -98,6 +99,9 @@ pub async fn probe(target: &TargetOptions, patience: Duration) -> Vec<Probe> {
 #[derive(Deserialize)]
 struct List {
     data: Vec<Listed>,
+    /// True for the first page of several.
+    #[serde(default)]
+    has_more: bool,
 }
 
 #[derive(Deserialize)]
@@ -116,9 +120,14 @@ async fn judge(response: Response, model: &str) -> Found {
     if !status.is_success() {
         return Found::Failed { status: status.as_u16() };
     }
-    let Some(List { data }) = read(response).await.and_then(|body| serde_json::from_slice(&body).ok()) else { return Found::NoList };
+    let Some(List { data, has_more }) = read(response).await.and_then(|body| serde_json::from_slice(&body).ok()) else {
+        return Found::NoList;
+    };
     if data.iter().any(|listed| listed.id == model) {
         return Found::Model;
+    }
+    if has_more {
+        return Found::NoList;
     }
     Found::NoModel { known: data.into_iter().take(NAMED_MAX).map(|listed| listed.id).collect() }
 }

@@ -12,6 +12,10 @@ words! {
     pub enum Dialect {
         /// Chat completions as OpenAI's API has them, plain and streamed; what most servers speak.
         OpenaiChat = "openai_chat",
+        /// OpenAI's Responses API, plain and streamed. Nothing is stored there.
+        OpenaiResponses = "openai_responses",
+        /// Anthropic's Messages API, plain and streamed.
+        Anthropic = "anthropic",
         /// No provider: a file of rules answers.
         Scripted = "scripted",
     }
@@ -32,13 +36,17 @@ words! {
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// How to speak to the provider.
+    ///
+    /// It decides what is added to `base_url` (`/chat/completions`, `/responses`, or `/messages`) and where `api_key` goes
+    /// (`authorization` as bearer token, with `anthropic` the header `x-api-key`).
     #[schemars(extend("x-default" = "`openai_chat` if `base_url` is set, else `scripted`"))]
     pub dialect: Option<Dialect>,
-    /// Where the provider listens, up to and without `/chat/completions`.
+    /// Where the provider listens, up to and without the path that the dialect adds.
     ///
-    /// For example `https://api.openai.com/v1` or `http://127.0.0.1:8000/v1`. Several take turns.
+    /// For example `https://api.openai.com/v1`, `https://api.anthropic.com/v1` or `http://127.0.0.1:8000/v1`. Several take
+    /// turns.
     pub base_url: Option<Several>,
-    /// The key sent as bearer token.
+    /// The provider's key.
     pub api_key: Option<Secret>,
     /// The model's name as the provider knows it.
     pub model: Option<String>,

@@ -54,7 +54,6 @@ listen = "0.0.0.0:80"
 fn what_is_not_built_says_so() {
     let text = r#"
 [default.models.a]
-dialect = "anthropic"
 retry_budget = { ratio = 0.1 }
 health = { path = "/health" }
 [default.chains.c]

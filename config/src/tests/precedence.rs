@@ -153,6 +153,22 @@ fn three_variables_are_a_provider() {
 }
 
 #[test]
+fn a_dialect_is_a_word() {
+    use ambit_model_gateway::DialectOptions;
+    let spoken = |dialect: &str| {
+        let sources = Sources::default().with_env(&[
+            ("AMBIT_MODELS__PRIMARY__BASE_URL", "https://api.example.com/v1"),
+            ("AMBIT_MODELS__PRIMARY__MODEL", "m"),
+            ("AMBIT_MODELS__PRIMARY__DIALECT", dialect),
+        ]);
+        super::options::gateway(&good(&sources)).targets.remove(0).dialect
+    };
+    assert!(matches!(spoken("openai_chat"), DialectOptions::OpenAiChat(_)));
+    assert!(matches!(spoken("openai_responses"), DialectOptions::OpenAiResponses(_)));
+    assert!(matches!(spoken("anthropic"), DialectOptions::Anthropic(provider) if provider.base_urls == ["https://api.example.com/v1"]));
+}
+
+#[test]
 fn reserved_names_are_no_settings_and_injected_ones_are_ignored_with_one_line() {
     let sources = Sources::default().with_env(&[
         ("AMBIT_PROFILE", "x"),

@@ -254,6 +254,16 @@ fn a_demo_model_with_the_marks_of_a_provider_was_meant_to_be_one() {
         &file("[default.models.primary]\nbase_url = \"https://a/v1/chat/completions\"\nmodel = \"m\""),
         &["ambit.toml:2: `models.primary.base_url` = \"https://a/v1/chat/completions\": holds the path that is added to it"],
     );
+    for (dialect, path) in [("openai_responses", "responses"), ("anthropic", "messages")] {
+        let text = |rest: &str| format!("[default.models.primary]\ndialect = \"{dialect}\"\n{rest}");
+        refused(
+            &file(&text(&format!("base_url = \"https://a/v1/{path}\"\nmodel = \"m\""))),
+            &[&format!("ambit.toml:3: `models.primary.base_url` = \"https://a/v1/{path}\": holds the path that is added to it")],
+        );
+        refused(&file(&text("model = \"m\"")), &["ambit.toml:1: `models.primary.base_url`: is missing"]);
+        refused(&file(&text("base_url = \"https://a/v1\"")), &["ambit.toml:1: `models.primary.model`: is missing"]);
+        good(&file(&text("base_url = \"https://a/v1\"\nmodel = \"m\"")));
+    }
 }
 
 #[test]

@@ -10,7 +10,9 @@ pub(super) fn check(report: &mut Report<'_>) {
     for (name, model) in &settings.models {
         let key = format!("models.{name}");
         match model.spoken() {
-            Dialect::OpenaiChat => provider(report, &key, name, model),
+            Dialect::OpenaiChat => provider(report, &key, name, model, "/chat/completions"),
+            Dialect::OpenaiResponses => provider(report, &key, name, model, "/responses"),
+            Dialect::Anthropic => provider(report, &key, name, model, "/messages"),
             Dialect::Scripted => scripted(report, &key, name, model),
         }
         if let (Some(output), Some(window)) = (model.max_output_tokens, model.context_window)
@@ -48,7 +50,8 @@ pub(super) fn check(report: &mut Report<'_>) {
     }
 }
 
-fn provider(report: &mut Report<'_>, key: &str, name: &str, model: &Model) {
+/// A model at a provider whose dialect adds this path to its address.
+fn provider(report: &mut Report<'_>, key: &str, name: &str, model: &Model, path: &str) {
     let variable = |part: &str| format!("AMBIT_MODELS__{}__{part}", name.to_ascii_uppercase());
     match &model.base_url {
         None => report.say(&format!("{key}.base_url"), "is missing", format!("set it, or `{}`", variable("BASE_URL"))),
@@ -58,14 +61,10 @@ fn provider(report: &mut Report<'_>, key: &str, name: &str, model: &Model) {
             }
             for url in &urls.0 {
                 if let Err(reason) = http_url(url) {
-                    report.say_value(&format!("{key}.base_url"), url, reason, "write `https://host/v1`, without `/chat/completions`");
-                } else if url.trim_end_matches('/').ends_with("/chat/completions") {
-                    report.say_value(
-                        &format!("{key}.base_url"),
-                        url,
-                        "holds the path that is added to it",
-                        "leave `/chat/completions` away",
-                    );
+                    let hint = format!("write `https://host/v1`, without `{path}`");
+                    report.say_value(&format!("{key}.base_url"), url, reason, hint);
+                } else if url.trim_end_matches('/').ends_with(path) {
+                    report.say_value(&format!("{key}.base_url"), url, "holds the path that is added to it", format!("leave `{path}` away"));
                 }
             }
         }
@@ -86,7 +85,7 @@ fn provider(report: &mut Report<'_>, key: &str, name: &str, model: &Model) {
 fn scripted(report: &mut Report<'_>, key: &str, name: &str, model: &Model) {
     let said = model.dialect.is_some();
     let hint = if said {
-        "leave it away, or take the dialect `openai_chat`".to_owned()
+        "leave it away, or take the dialect of a provider".to_owned()
     } else {
         format!("set `{key}.base_url`, or `AMBIT_MODELS__{}__BASE_URL`, to reach a provider", name.to_ascii_uppercase())
     };

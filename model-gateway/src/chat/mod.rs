@@ -6,5 +6,6 @@ mod turn;
 
 pub(crate) use conversation::Item;
 pub use conversation::{Conversation, Message};
+pub(crate) use tools::Form;
 pub use tools::{ToolDeclaration, Tools};
 pub use turn::{ModelCall, ModelFailure, ModelOutcome, NUDGE, RawCall, ToolChoice, Turn};

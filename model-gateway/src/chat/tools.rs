@@ -16,11 +16,22 @@ pub struct ToolDeclaration {
     pub schema: Arc<Value>,
 }
 
-/// The declarations of one session, encoded once. Shared by all of its calls.
+/// A dialect's form of declarations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Of chat completions.
+    OpenAiChat,
+    /// Of OpenAI's Responses API.
+    OpenAiResponses,
+    /// Of Anthropic's Messages API.
+    Anthropic,
+}
+
+/// The declarations of one session, encoded once a form. Shared by all of its calls.
 pub struct Tools {
     declarations: Vec<ToolDeclaration>,
     chars: u64,
-    openai_chat: OnceLock<Box<[u8]>>,
+    encoded: [OnceLock<Box<[u8]>>; 3],
 }
 
 impl Tools {
@@ -28,7 +39,7 @@ impl Tools {
     #[must_use]
     pub fn new(declarations: Vec<ToolDeclaration>) -> Self {
         let chars = declarations.iter().map(ToolDeclaration::chars).sum();
-        Self { declarations, chars, openai_chat: OnceLock::new() }
+        Self { declarations, chars, encoded: Default::default() }
     }
 
     /// Offers nothing.
@@ -61,8 +72,13 @@ impl Tools {
         self.declarations.iter().any(|tool| *tool.name == *name)
     }
 
-    pub(crate) fn openai_chat(&self, encode: impl FnOnce(&[ToolDeclaration]) -> Vec<u8>) -> &[u8] {
-        self.openai_chat.get_or_init(|| encode(&self.declarations).into_boxed_slice())
+    pub(crate) fn encoded(&self, form: Form, encode: impl FnOnce(&[ToolDeclaration]) -> Vec<u8>) -> &[u8] {
+        let place = match form {
+            Form::OpenAiChat => 0,
+            Form::OpenAiResponses => 1,
+            Form::Anthropic => 2,
+        };
+        self.encoded[place].get_or_init(|| encode(&self.declarations).into_boxed_slice())
     }
 }
 

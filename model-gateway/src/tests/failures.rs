@@ -7,10 +7,22 @@ use super::upstream::*;
 use super::*;
 use ambit_core::Allowance;
 
-/// Plays one script for every request: the fault, the codes of the attempts, and words that people must see.
+/// Plays one script for every request of each dialect: the fault, the codes of the attempts, and words that people must see.
+async fn check_each(acts: Vec<Act>, fault: ModelFault, expected: &[&str], words: &str) {
+    for build in [Build::chat, Build::responses, Build::anthropic] {
+        check_of(build, acts.clone(), fault, expected, words).await;
+    }
+}
+
+/// The same for chat completions.
 async fn check(acts: Vec<Act>, fault: ModelFault, expected: &[&str], words: &str) {
+    check_of(Build::chat, acts, fault, expected, words).await;
+}
+
+/// The same for one dialect.
+pub(super) async fn check_of(build: fn(Vec<String>) -> Build, acts: Vec<Act>, fault: ModelFault, expected: &[&str], words: &str) {
     let upstream = Upstream::answers(acts.clone()).await;
-    let kit = Build::chat(vec![upstream.url()]).kit().with_tools();
+    let kit = build(vec![upstream.url()]).kit().with_tools();
     let outcome = kit.run(kit.heard_call()).await;
     assert_eq!(codes(&outcome), expected.join(" "), "{acts:?}");
     let failure = outcome.result.unwrap_err();
@@ -34,46 +46,46 @@ fn words_sent(acts: &[Act]) -> bool {
 async fn a_status_means_what_the_table_says() {
     let error = |status, body: &str| response(status, "content-type: application/json", body);
     let plain = |status| error(status, r#"{"error":{"message":"no luck"}}"#);
-    check(plain(400), Rejected, &["http_400"], "no luck").await;
-    check(plain(422), Rejected, &["http_422"], "no luck").await;
-    check(plain(401), Unavailable(Auth), &["http_401"], "no luck").await;
-    check(plain(403), Unavailable(Auth), &["http_403"], "no luck").await;
-    check(plain(404), Unavailable(NotFound), &["http_404"], "base_url").await;
-    check(error(404, r#"{"error":"model 'm' not found"}"#), Unavailable(NotFound), &["http_404"], "model 'm' not found").await;
-    check(plain(408), Unavailable(Overloaded), &["http_408", "http_408"], "no luck").await;
-    check(plain(429), Unavailable(RateLimited), &["http_429", "http_429"], "no luck").await;
-    check(plain(500), Unavailable(Unreachable), &["http_500", "http_500"], "no luck").await;
-    check(plain(503), Unavailable(Overloaded), &["http_503", "http_503"], "no luck").await;
-    check(plain(529), Unavailable(Overloaded), &["http_529", "http_529"], "no luck").await;
-    check(error(502, "<html><h1>Bad Gateway</h1>"), Unavailable(Unreachable), &["http_502", "http_502"], "Bad Gateway").await;
-    check(error(402, r#"{"error":"Balance too low","status":402}"#), Unavailable(Quota), &["http_402"], "Balance too low").await;
-    check(
+    check_each(plain(400), Rejected, &["http_400"], "no luck").await;
+    check_each(plain(422), Rejected, &["http_422"], "no luck").await;
+    check_each(plain(401), Unavailable(Auth), &["http_401"], "no luck").await;
+    check_each(plain(403), Unavailable(Auth), &["http_403"], "no luck").await;
+    check_each(plain(404), Unavailable(NotFound), &["http_404"], "base_url").await;
+    check_each(error(404, r#"{"error":"model 'm' not found"}"#), Unavailable(NotFound), &["http_404"], "model 'm' not found").await;
+    check_each(plain(408), Unavailable(Overloaded), &["http_408", "http_408"], "no luck").await;
+    check_each(plain(429), Unavailable(RateLimited), &["http_429", "http_429"], "no luck").await;
+    check_each(plain(500), Unavailable(Unreachable), &["http_500", "http_500"], "no luck").await;
+    check_each(plain(503), Unavailable(Overloaded), &["http_503", "http_503"], "no luck").await;
+    check_each(plain(529), Unavailable(Overloaded), &["http_529", "http_529"], "no luck").await;
+    check_each(error(502, "<html><h1>Bad Gateway</h1>"), Unavailable(Unreachable), &["http_502", "http_502"], "Bad Gateway").await;
+    check_each(error(402, r#"{"error":"Balance too low","status":402}"#), Unavailable(Quota), &["http_402"], "Balance too low").await;
+    check_each(
         error(429, r#"{"error":{"message":"You exceeded your current quota.","code":"insufficient_quota"}}"#),
         Unavailable(Quota),
         &["out_of_quota"],
         "current quota",
     )
     .await;
-    check(
+    check_each(
         error(400, r#"{"error":{"code":400,"message":"request (9120 tokens) exceeds the available context size","type":"exceed_context_size_error"}}"#),
         Context,
         &["context_length"],
         "9120 tokens",
     )
     .await;
-    check(
+    check_each(
         error(400, r#"{"error":{"message":"Failed to call a function.","code":"tool_use_failed"}}"#),
         Mistake,
         &["model_mistake"],
         "Failed to call",
     )
     .await;
-    check(error(400, r#"{"error":{"message":"filtered","code":"content_filter"}}"#), ContentFiltered, &["content_policy"], "filtered")
+    check_each(error(400, r#"{"error":{"message":"filtered","code":"content_filter"}}"#), ContentFiltered, &["content_policy"], "filtered")
         .await;
-    check(response(302, "location: http://127.0.0.1:1/", ""), Unavailable(NotFound), &["http_302"], "redirection").await;
+    check_each(response(302, "location: http://127.0.0.1:1/", ""), Unavailable(NotFound), &["http_302"], "redirection").await;
     // Upstream's own word on it beats the status.
-    check(response(500, "x-should-retry: false", "{}"), Unavailable(Unreachable), &["http_500"], "500").await;
-    check(response(409, "x-should-retry: true", "{}"), Rejected, &["http_409", "http_409"], "409").await;
+    check_each(response(500, "x-should-retry: false", "{}"), Unavailable(Unreachable), &["http_500"], "500").await;
+    check_each(response(409, "x-should-retry: true", "{}"), Rejected, &["http_409", "http_409"], "409").await;
 }
 
 #[tokio::test]
@@ -116,8 +128,8 @@ async fn a_success_without_an_answer_is_none() {
 
 #[tokio::test]
 async fn breaks_and_silence_are_told_apart() {
-    check(vec![Act::Reset], Unavailable(Unreachable), &["reset", "reset"], "no answer from 127.0.0.1").await;
-    check(vec![Act::Close], Unavailable(Unreachable), &["reset", "reset"], "no answer from 127.0.0.1").await;
+    check_each(vec![Act::Reset], Unavailable(Unreachable), &["reset", "reset"], "no answer from 127.0.0.1").await;
+    check_each(vec![Act::Close], Unavailable(Unreachable), &["reset", "reset"], "no answer from 127.0.0.1").await;
     let mut cut = sse_open(&[&chunk("{\"content\":\"41 \"}", None)]);
     cut.push(Act::Close);
     check(cut, Unavailable(StreamBroken), &["reset", "reset"], "in the middle of the answer").await;

@@ -1,9 +1,11 @@
 //! The gateway as others use it, over a raw server that plays scripts, and over the scripted dialect on paused time.
 
 mod answers;
+mod anthropic;
 mod failures;
 mod held;
 mod permits;
+mod responses;
 mod upstream;
 
 use std::num::NonZeroU32;
@@ -80,16 +82,19 @@ impl Build {
         Self { target, hold: HOLD_DEFAULT }
     }
 
-    /// A provider at these addresses.
+    /// A provider of chat completions at these addresses.
     fn chat(base_urls: Vec<String>) -> Self {
-        Self::of(DialectOptions::OpenAiChat(OpenAiChatOptions {
-            base_urls,
-            api_key: Some("sk-test".into()),
-            headers: vec![("x-extra".into(), "more".into())],
-            streaming: Streaming::WhenHeard,
-            sse_line: 4 << 10,
-            response: 8 << 10,
-        }))
+        Self::of(DialectOptions::OpenAiChat(provider(base_urls)))
+    }
+
+    /// A provider of the Messages API.
+    fn anthropic(base_urls: Vec<String>) -> Self {
+        Self::of(DialectOptions::Anthropic(provider(base_urls)))
+    }
+
+    /// A provider of the Responses API.
+    fn responses(base_urls: Vec<String>) -> Self {
+        Self::of(DialectOptions::OpenAiResponses(provider(base_urls)))
     }
 
     fn script(text: &str) -> Self {
@@ -182,6 +187,17 @@ impl Signals {
 impl SignalSink for Signals {
     fn emit(&self, _subject: Subject, signal: &Signal) {
         self.0.lock().unwrap().push(signal.clone());
+    }
+}
+
+fn provider(base_urls: Vec<String>) -> ProviderOptions {
+    ProviderOptions {
+        base_urls,
+        api_key: Some("sk-test".into()),
+        headers: vec![("x-extra".into(), "more".into())],
+        streaming: Streaming::WhenHeard,
+        sse_line: 4 << 10,
+        response: 8 << 10,
     }
 }
 

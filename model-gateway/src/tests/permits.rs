@@ -97,9 +97,11 @@ fn a_gateway_says_what_is_wrong_with_its_options() {
             assert!(shown.contains(expected), "{shown} lacks {expected}");
         });
     };
-    fn chat(options: &mut GatewayOptions) -> &mut OpenAiChatOptions {
+    fn chat(options: &mut GatewayOptions) -> &mut ProviderOptions {
         match &mut options.targets[0].dialect {
-            DialectOptions::OpenAiChat(chat) => chat,
+            DialectOptions::OpenAiChat(provider) | DialectOptions::OpenAiResponses(provider) | DialectOptions::Anthropic(provider) => {
+                provider
+            }
             DialectOptions::Scripted(_) => panic!("a provider"),
         }
     }

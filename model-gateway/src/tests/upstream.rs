@@ -214,3 +214,22 @@ pub(super) fn completion(message: &str, finish: &str) -> String {
          \"usage\":{{\"prompt_tokens\":10,\"completion_tokens\":4,\"prompt_tokens_details\":{{\"cached_tokens\":6}}}}}}"
     )
 }
+
+/// One event of a stream with its name beside it, as the newer APIs send them.
+pub(super) fn event(data: &Value) -> String {
+    format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default())
+}
+
+/// A stream of these events.
+pub(super) fn events(all: &[Value]) -> Vec<Act> {
+    let pieces: Vec<_> = all.iter().map(event).collect();
+    sse(&pieces.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The same without the end of the body, and then this.
+pub(super) fn events_then(all: &[Value], last: Act) -> Vec<Act> {
+    let pieces: Vec<_> = all.iter().map(event).collect();
+    let mut acts = sse_open(&pieces.iter().map(String::as_str).collect::<Vec<_>>());
+    acts.push(last);
+    acts
+}

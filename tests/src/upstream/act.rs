@@ -76,8 +76,10 @@ impl From<Bytes> for Piece {
 pub(super) enum Payload {
     /// No body at all.
     Nothing,
-    /// A chat completion, plain or streamed as the request asks.
+    /// A completion, in the form, and plain or streamed, as the request asks.
     Reply(Box<Reply>),
+    /// The error body of a status, in the form of the request.
+    Error(u16),
     /// JSON in which macros that look at the request are filled in when it is played.
     Json(Value),
     /// A body as it is.
@@ -188,19 +190,16 @@ impl Act {
         Act::of(Payload::Sse(pieces.into_iter().map(|piece| piece.into().into()).collect()))
     }
 
-    /// A status with the error body of an OpenAI-like provider.
+    /// A status with the error body of a provider.
     #[must_use]
     pub fn error(status: u16) -> Act {
-        let kind = match status {
-            401 => "invalid_api_key",
-            402 => "insufficient_quota",
-            404 => "model_not_found",
-            429 => "rate_limit_exceeded",
-            500.. => "server_error",
-            _ => "invalid_request_error",
-        };
-        let message = format!("the fake answers {status}");
-        Act::json(serde_json::json!({"error": {"message": message, "type": kind, "param": null, "code": kind}})).status(status)
+        Act::of(Payload::Error(status)).status(status)
+    }
+
+    /// A completion with this text whose stream breaks off with the error of this status; a plain one is that error.
+    #[must_use]
+    pub fn breaking(text: &str, status: u16) -> Act {
+        Act::text(text).changing(|reply| reply.breaks = Some(status))
     }
 
     /// A login page: HTML with status 200.
@@ -326,7 +325,7 @@ impl Act {
         self
     }
 
-    /// Without `[DONE]` at the end of the stream.
+    /// Without the end mark of the stream, `[DONE]` or `message_stop`.
     #[must_use]
     pub fn without_done(self) -> Act {
         self.changing(|reply| reply.done = false)
@@ -359,7 +358,7 @@ impl Act {
     fn changing(mut self, change: impl FnOnce(&mut Reply)) -> Act {
         match &mut self.payload {
             Payload::Reply(reply) => change(reply),
-            Payload::Nothing | Payload::Json(_) | Payload::Body(_) | Payload::Sse(_) | Payload::Endless(_) => {
+            Payload::Nothing | Payload::Error(_) | Payload::Json(_) | Payload::Body(_) | Payload::Sse(_) | Payload::Endless(_) => {
                 panic!("only a completion has a finish reason, usage and stream form: {self:?}")
             }
         }

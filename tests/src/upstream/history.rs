@@ -1,44 +1,46 @@
-//! Whether a chat request carries a sound history.
+//! Whether a request to a model carries a sound history.
 
 use serde_json::Value;
 
+use super::shape::{Said, Shape};
+
 /// Checks that every tool call of the history has exactly one result, directly after its turn and in the order asked, that
-/// no result is an orphan, and that no id is used twice.
+/// no result is an orphan, that no id is used twice, and what the form of the request asks for besides.
 ///
 /// # Errors
 /// With the first fault, in words.
-pub fn check_history(request: &Value) -> Result<(), String> {
-    let Some(messages) = request["messages"].as_array() else { return Err("`messages` is no list".to_owned()) };
-    let mut awaited: Vec<&str> = Vec::new();
-    let mut used: Vec<&str> = Vec::new();
-    for (at, message) in messages.iter().enumerate() {
-        let role = message["role"].as_str().unwrap_or("(none)");
-        if role == "tool" {
-            let id = message["tool_call_id"].as_str().unwrap_or("(none)");
-            if awaited.is_empty() {
-                return Err(format!("message {at} answers `{id}`, but no call awaits a result"));
+pub fn check_history(shape: Shape, request: &Value) -> Result<(), String> {
+    let mut awaited: Vec<String> = Vec::new();
+    let mut used: Vec<String> = Vec::new();
+    for (at, said) in shape.history(request)?.into_iter().enumerate() {
+        let calls = match said {
+            Said::Result(id, content) => {
+                if awaited.is_empty() {
+                    return Err(format!("entry {at} answers `{id}`, but no call awaits a result"));
+                }
+                let expected = awaited.remove(0);
+                if id != expected {
+                    return Err(format!("entry {at} answers `{id}`, but it is the turn of `{expected}`"));
+                }
+                if content.is_none() {
+                    return Err(format!("entry {at}, the result of `{id}`, has no content"));
+                }
+                continue;
             }
-            let expected = awaited.remove(0);
-            if id != expected {
-                return Err(format!("message {at} answers `{id}`, but it is the turn of `{expected}`"));
-            }
-            if !message["content"].is_string() && !message["content"].is_array() {
-                return Err(format!("message {at}, the result of `{id}`, has no content"));
-            }
-            continue;
-        }
+            Said::Words => Vec::new(),
+            Said::Turn(calls) => calls,
+        };
         if let Some(missing) = awaited.first() {
-            return Err(format!("message {at} ({role}) comes before the result of `{missing}`"));
+            return Err(format!("entry {at} comes before the result of `{missing}`"));
         }
-        for call in message["tool_calls"].as_array().into_iter().flatten() {
-            let id = call["id"].as_str().unwrap_or_default();
-            if id.is_empty() || role != "assistant" {
-                return Err(format!("message {at} ({role}) has a call without an id or of the wrong role"));
+        for id in calls {
+            if id.is_empty() {
+                return Err(format!("entry {at} has a call without an id"));
             }
             if used.contains(&id) {
-                return Err(format!("message {at} uses the call id `{id}` again"));
+                return Err(format!("entry {at} uses the call id `{id}` again"));
             }
-            used.push(id);
+            used.push(id.clone());
             awaited.push(id);
         }
     }

@@ -13,7 +13,7 @@
 //! - A [`Script`] is a list of [`Act`]s, one for each arrival; the last one repeats. See [`Act`] for what can be played,
 //!   [`notation`] for the short form and [`data`] for the JSON/TOML form.
 //! - A route is a path (`*` at its end matches the rest) and, if wanted, a model name. Each has its own script and
-//!   its own counters. What no route takes is answered 404 and counted as a stray.
+//!   its own counters. A model is asked in any of the forms of [`Shape`], by its path, and answers in the same form. What no route takes is answered 404 and counted as a stray.
 //! - Every arrival is recorded ([`Arrival`]): head, body, order, and how it ended ([`Fate`]).
 //!
 //! *Invariants.* Acts are handed out in the order in which requests were read whole. Dropping the upstream closes its
@@ -24,11 +24,14 @@ pub mod data;
 mod gzip;
 mod history;
 pub mod limit;
+mod messages;
 pub mod notation;
 mod play;
 mod record;
 mod reply;
+mod responses;
 mod script;
+mod shape;
 mod wire;
 
 use std::net::SocketAddr;
@@ -43,9 +46,10 @@ pub use history::check_history;
 pub use record::{Arrival, Fate, Seen};
 pub use reply::{Call, LineEnd, Reply, UsageChunk};
 pub use script::{Order, Script};
+pub use shape::Shape;
 
 use record::Shared;
-use script::Route;
+use script::{Place, Route};
 
 /// Path of chat completions below [`Upstream::base_url`].
 pub const CHAT_PATH: &str = "/v1/chat/completions";
@@ -59,7 +63,8 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Starts a provider that plays one script for every chat completion, whatever the model. The route is `chat`.
+    /// Starts a provider that plays one script for every request to a model, whatever its form and the model. The route is
+    /// `chat`.
     ///
     /// # Panics
     /// When no port can be had, or the notation is broken.
@@ -167,15 +172,14 @@ impl Upstream {
         self.shared.wait_for(what, condition).await
     }
 
-    /// Asserts that every recorded chat request carried a sound history: each call answered exactly once, in order.
+    /// Asserts that every recorded request to a model carried a sound history: each call answered exactly once, in order.
     ///
     /// # Panics
     /// On the first request that did not, with what was wrong.
     pub fn assert_history(&self) {
         for arrival in self.shared.arrivals() {
-            if let Some(body) = &arrival.body
-                && body.get("messages").is_some()
-                && let Err(fault) = check_history(body)
+            if let (Some(body), Some(shape)) = (&arrival.body, arrival.shape())
+                && let Err(fault) = check_history(shape, body)
             {
                 panic!("request {} carries a broken history: {fault}\n{body:#}", arrival.index);
             }
@@ -227,26 +231,26 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Chat completions of any model, as route `chat`.
+    /// Requests to any model in any form, as route `chat`.
     #[must_use]
     pub fn chat(self, script: impl Into<Script>) -> Builder {
-        self.push("chat", CHAT_PATH, None, script.into())
+        self.push("chat", Place::Models, None, script.into())
     }
 
-    /// Chat completions that ask for this model, as a route of the model's name.
+    /// Requests that ask for this model, as a route of the model's name.
     #[must_use]
     pub fn model(self, model: &str, script: impl Into<Script>) -> Builder {
-        self.push(model, CHAT_PATH, Some(model), script.into())
+        self.push(model, Place::Models, Some(model), script.into())
     }
 
     /// Any method on a path; `*` at its end matches the rest. For tools, as a route of the given name.
     #[must_use]
     pub fn route(self, name: &str, path: &str, script: impl Into<Script>) -> Builder {
-        self.push(name, path, None, script.into())
+        self.push(name, Place::Path(path.to_owned()), None, script.into())
     }
 
-    fn push(mut self, name: &str, path: &str, model: Option<&str>, script: Script) -> Builder {
-        self.routes.push(Route::new(name, path, model, script));
+    fn push(mut self, name: &str, place: Place, model: Option<&str>, script: Script) -> Builder {
+        self.routes.push(Route::new(name, place, model, script));
         self
     }
 

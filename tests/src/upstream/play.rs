@@ -153,6 +153,7 @@ impl Answer {
             Payload::Nothing => (None, Vec::new(), None),
             Payload::Reply(reply) if asked.stream => (STREAM, reply.streamed(asked).into_iter().map(Piece::from).collect(), None),
             Payload::Reply(reply) => (JSON, vec![reply.plain(asked).into()], None),
+            Payload::Error(status) => (JSON, vec![Bytes::from(asked.shape.error(*status).to_string()).into()], None),
             Payload::Json(value) => {
                 let mut value = value.clone();
                 data::fill(&mut value, asked);
@@ -265,6 +266,7 @@ fn reason(status: u16) -> &'static str {
         500 => "Internal Server Error",
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
+        529 => "Overloaded",
         _ => "Whatever",
     }
 }

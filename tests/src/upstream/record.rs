@@ -11,6 +11,7 @@ use super::act::Act;
 use super::limit::RECORDED_MAX;
 use super::reply::Asked;
 use super::script::{Route, Script};
+use super::shape::{Said, Shape};
 use super::wire::Request;
 
 /// How an arrival ended.
@@ -58,19 +59,27 @@ impl Arrival {
         self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// The tool results in the history of a chat request: call id and content.
+    /// The form of a request to a model; `None` for what is none.
     #[must_use]
-    pub fn tool_results(&self) -> Vec<(String, String)> {
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let messages = self.body.as_ref().and_then(|body| body["messages"].as_array());
-        let tools = messages.into_iter().flatten().filter(|message| message["role"] == "tool");
-        tools.map(|message| (text(&message["tool_call_id"]), text(&message["content"]))).collect()
+    pub fn shape(&self) -> Option<Shape> {
+        Shape::of(&self.target)
     }
 
-    /// The names of the tools that a chat request offered.
+    /// The tool results in the history of a request to a model: call id and content.
+    #[must_use]
+    pub fn tool_results(&self) -> Vec<(String, String)> {
+        let history = self.body.as_ref().and_then(|body| self.shape()?.history(body).ok());
+        let result = |said| match said {
+            Said::Result(id, content) => Some((id, content.unwrap_or_default())),
+            Said::Words | Said::Turn(_) => None,
+        };
+        history.into_iter().flatten().filter_map(result).collect()
+    }
+
+    /// The names of the tools that a request to a model offered.
     #[must_use]
     pub fn offered(&self) -> Vec<String> {
-        Asked::of(self.nth, self.body.as_ref()).offered
+        self.body.as_ref().map(|body| self.shape().unwrap_or_default().offered(body)).unwrap_or_default()
     }
 }
 
@@ -144,7 +153,7 @@ impl Shared {
     pub(super) fn arrive_unread(self: &Arc<Self>) -> Option<(Ticket, Act)> {
         let mut state = self.state();
         let act = state.routes.first().and_then(|(route, _)| route.unread())?;
-        state.routes[0].0.take(None);
+        state.routes[0].0.take(Shape::default(), None);
         let ticket = self.record(&mut state, Some(0), Request::default(), None);
         Some((ticket, act))
     }
@@ -153,10 +162,11 @@ impl Shared {
     pub(super) fn arrive(self: &Arc<Self>, request: Request) -> (Ticket, Act, Asked) {
         let body = serde_json::from_slice::<Value>(&request.body).ok();
         let path = request.target.split('?').next().unwrap_or_default().to_owned();
+        let shape = Shape::of(&path).unwrap_or_default();
         let mut state = self.state();
         let route = state.routes.iter().position(|(route, _)| route.takes(&path, body.as_ref()));
         let act = match route {
-            Some(at) => state.routes[at].0.take(body.as_ref()).unwrap_or_else(|| {
+            Some(at) => state.routes[at].0.take(shape, body.as_ref()).unwrap_or_else(|| {
                 let fault = format!("the script of route `{}` is exhausted", state.routes[at].0.name);
                 state.faults.push(fault);
                 Act::json(serde_json::json!({"error": {"message": "script exhausted"}})).status(500)
@@ -167,7 +177,7 @@ impl Shared {
             }
         };
         let nth = route.map_or(0, |at| state.routes[at].1.calls);
-        let asked = Asked::of(nth, body.as_ref());
+        let asked = Asked::of(nth, shape, body.as_ref());
         let ticket = self.record(&mut state, route, request, body);
         (ticket, act, asked)
     }

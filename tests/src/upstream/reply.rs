@@ -1,7 +1,11 @@
-//! A chat completion by its meaning, written out plain or as a stream.
+//! A completion by its meaning, written out plain or as a stream; here in the form of chat completions, in two others by
+//! [`super::messages`] and [`super::responses`].
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+
+use super::shape::Shape;
+use super::{messages, responses};
 
 /// Unix seconds in every completion: fixed, so that two runs send the same bytes.
 const CREATED: u64 = 1_750_000_000;
@@ -64,7 +68,7 @@ pub enum LineEnd {
 }
 
 impl LineEnd {
-    fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             LineEnd::Lf => "\n",
             LineEnd::CrLf => "\r\n",
@@ -90,11 +94,15 @@ pub struct Reply {
     pub done: bool,
     /// Line ends of a stream.
     pub line_end: LineEnd,
+    /// The error that a stream breaks off with in place of an end, by its status. A plain answer is then that error.
+    pub breaks: Option<u16>,
 }
 
 /// What the renderer needs to know of the request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Asked {
+    /// In which form.
+    pub(super) shape: Shape,
     /// Number of the arrival on its route, from 0.
     pub(super) nth: usize,
     /// `stream: true`.
@@ -108,15 +116,15 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn of(nth: usize, body: Option<&Value>) -> Asked {
-        let Some(body) = body else { return Asked { nth, ..Asked::default() } };
-        let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    pub(super) fn of(nth: usize, shape: Shape, body: Option<&Value>) -> Asked {
+        let Some(body) = body else { return Asked { nth, shape, ..Asked::default() } };
         Asked {
+            shape,
             nth,
             stream: body["stream"] == true,
             usage: body["stream_options"]["include_usage"] == true,
             model: body["model"].as_str().unwrap_or("fake").to_owned(),
-            offered: tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).map(str::to_owned).collect(),
+            offered: shape.offered(body),
         }
     }
 
@@ -145,6 +153,7 @@ impl Reply {
             usage_chunk: UsageChunk::Asked,
             done: true,
             line_end: LineEnd::Lf,
+            breaks: None,
         }
     }
 
@@ -161,7 +170,7 @@ impl Reply {
         self
     }
 
-    fn numbered(&self, asked: &Asked) -> Vec<Call> {
+    pub(super) fn numbered(&self, asked: &Asked) -> Vec<Call> {
         let fill = |text: &str, k: usize| text.replace("{{n}}", &asked.nth.to_string()).replace("{{k}}", &k.to_string());
         let number =
             |(k, call): (usize, &Call)| Call { id: fill(&call.id, k), name: asked.named(&call.name), arguments: fill(&call.arguments, k) };
@@ -177,8 +186,36 @@ impl Reply {
         }
     }
 
-    /// The whole completion.
+    /// Whether a stream tells its usage, given whether the request asked for it.
+    pub(super) fn tells_usage(&self, asked: bool) -> bool {
+        match self.usage_chunk {
+            UsageChunk::Asked => asked,
+            UsageChunk::Always => true,
+            UsageChunk::Never => false,
+        }
+    }
+
+    /// The whole completion in the form that was asked for.
     pub(super) fn plain(&self, asked: &Asked) -> Bytes {
+        let whole = match (self.breaks, asked.shape) {
+            (Some(status), shape) => shape.error(status),
+            (None, Shape::Chat) => self.completion(asked),
+            (None, Shape::Messages) => messages::plain(self, asked),
+            (None, Shape::Responses) => responses::plain(self, asked),
+        };
+        Bytes::from(whole.to_string())
+    }
+
+    /// The completion as the events of a stream in the form that was asked for, one piece each.
+    pub(super) fn streamed(&self, asked: &Asked) -> Vec<Bytes> {
+        match asked.shape {
+            Shape::Chat => self.chunks(asked),
+            Shape::Messages => messages::streamed(self, asked),
+            Shape::Responses => responses::streamed(self, asked),
+        }
+    }
+
+    fn completion(&self, asked: &Asked) -> Value {
         let text = self.pieces.concat();
         let calls = self.numbered(asked);
         let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { Value::from(text) };
@@ -193,11 +230,10 @@ impl Reply {
         if self.usage.is_some() {
             completion["usage"] = self.usage_json();
         }
-        Bytes::from(completion.to_string())
+        completion
     }
 
-    /// The completion as the events of a stream, one piece each.
-    pub(super) fn streamed(&self, asked: &Asked) -> Vec<Bytes> {
+    fn chunks(&self, asked: &Asked) -> Vec<Bytes> {
         let mut events = vec![self.chunk(asked, &json!({"role": "assistant", "content": ""}), None)];
         for piece in &self.pieces {
             events.push(self.chunk(asked, &json!({"content": piece}), None));
@@ -210,15 +246,14 @@ impl Reply {
             events.push(self.chunk(asked, &first, None));
             events.push(self.chunk(asked, &second, None));
         }
+        if let Some(status) = self.breaks {
+            events.push(self.event(&asked.shape.error(status).to_string()));
+            return events;
+        }
         if let Some(reason) = &self.finish {
             events.push(self.chunk(asked, &json!({}), Some(reason)));
         }
-        let with_usage = match self.usage_chunk {
-            UsageChunk::Asked => asked.usage,
-            UsageChunk::Always => true,
-            UsageChunk::Never => false,
-        };
-        if with_usage && self.usage.is_some() {
+        if self.tells_usage(asked.usage) && self.usage.is_some() {
             let mut chunk = skeleton(asked);
             chunk["choices"] = json!([]);
             chunk["usage"] = self.usage_json();
@@ -251,7 +286,7 @@ fn plain_call(call: &Call) -> Value {
 }
 
 /// Cuts a text near its middle, on a character boundary.
-fn halves(text: &str) -> (&str, &str) {
+pub(super) fn halves(text: &str) -> (&str, &str) {
     let mut middle = text.len() / 2;
     while !text.is_char_boundary(middle) {
         middle -= 1;

@@ -9,6 +9,7 @@ use super::act::Act;
 use super::data::ScriptError;
 use super::limit;
 use super::notation;
+use super::shape::{Said, Shape};
 
 /// Which act an arrival gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -17,7 +18,7 @@ pub enum Order {
     /// The n-th arrival gets the n-th act.
     #[default]
     Arrival,
-    /// A chat request whose history holds n answers of the model gets act n (from 0): many sessions can play one script
+    /// A request whose history holds n answers of the model gets act n (from 0): many sessions can play one script
     /// at the same time.
     Turn,
 }
@@ -65,7 +66,7 @@ impl Script {
         self
     }
 
-    /// Chat requests with tools switched off (`tool_choice: none`, or no tools) get this act, whatever their turn: a model that
+    /// Requests with tools switched off (`tool_choice: none`, or no tools) get this act, whatever their turn: a model that
     /// does as it is told.
     #[must_use]
     pub fn when_tools_are_off(mut self, act: Act) -> Script {
@@ -113,11 +114,20 @@ impl From<&str> for Script {
     }
 }
 
+/// Where a route listens.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// The paths of models, of every form.
+    Models,
+    /// One path; `*` at its end matches the rest.
+    Path(String),
+}
+
 /// A path and model with their script.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) name: Arc<str>,
-    path: String,
+    place: Place,
     model: Option<String>,
     pub(super) script: Script,
     /// Arrivals handed an act of this script so far.
@@ -125,15 +135,15 @@ pub(super) struct Route {
 }
 
 impl Route {
-    pub(super) fn new(name: &str, path: &str, model: Option<&str>, script: Script) -> Route {
-        Route { name: name.into(), path: path.to_owned(), model: model.map(str::to_owned), script, played: 0 }
+    pub(super) fn new(name: &str, place: Place, model: Option<&str>, script: Script) -> Route {
+        Route { name: name.into(), place, model: model.map(str::to_owned), script, played: 0 }
     }
 
     /// Whether the route takes this path (without query) and body.
     pub(super) fn takes(&self, path: &str, body: Option<&Value>) -> bool {
-        let on_path = match self.path.strip_suffix('*') {
-            Some(prefix) => path.starts_with(prefix),
-            None => path == self.path,
+        let on_path = match &self.place {
+            Place::Models => Shape::of(path).is_some(),
+            Place::Path(own) => own.strip_suffix('*').map_or_else(|| path == own, |prefix| path.starts_with(prefix)),
         };
         let asked = || body.and_then(|body| body.get("model")).and_then(Value::as_str);
         on_path && (self.model.is_none() || self.model.as_deref() == asked())
@@ -144,27 +154,22 @@ impl Route {
         self.script.act(self.played).filter(|act| act.is_unread()).cloned()
     }
 
-    /// Takes the act for an arrival with this body; `None` when a strict script has run out.
-    pub(super) fn take(&mut self, body: Option<&Value>) -> Option<Act> {
+    /// Takes the act for an arrival of this form with this body; `None` when a strict script has run out.
+    pub(super) fn take(&mut self, shape: Shape, body: Option<&Value>) -> Option<Act> {
         let nth = match self.script.order {
             Order::Arrival => self.played,
-            Order::Turn => turns(body),
+            Order::Turn => turns(shape, body),
         };
         self.played += 1;
         match &self.script.tools_off {
-            Some(act) if are_tools_off(body) => Some(act.clone()),
+            Some(act) if body.is_some_and(|body| shape.are_tools_off(body)) => Some(act.clone()),
             Some(_) | None => self.script.act(nth).cloned(),
         }
     }
 }
 
-/// Whether a chat request leaves its model no tools.
-fn are_tools_off(body: Option<&Value>) -> bool {
-    body.is_some_and(|body| body["tool_choice"] == "none" || body["tools"].as_array().is_none_or(Vec::is_empty))
-}
-
-/// Answers of the model in the history of a chat request.
-fn turns(body: Option<&Value>) -> usize {
-    let messages = body.and_then(|body| body.get("messages")).and_then(Value::as_array);
-    messages.map_or(0, |all| all.iter().filter(|message| message["role"] == "assistant").count())
+/// Answers of the model in the history of a request.
+fn turns(shape: Shape, body: Option<&Value>) -> usize {
+    let history = body.and_then(|body| shape.history(body).ok());
+    history.map_or(0, |all| all.iter().filter(|said| matches!(said, Said::Turn(_))).count())
 }

@@ -15,6 +15,7 @@ mod cli_terminal;
 mod clients;
 mod connections;
 mod crash;
+mod dialects;
 mod fuzz;
 mod hostile;
 mod house;

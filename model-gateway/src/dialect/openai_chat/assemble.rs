@@ -6,21 +6,18 @@
 
 use std::collections::BTreeMap;
 
-use ambit_core::limit::TURN_CALLS_MAX;
 use ambit_core::session::FinishReason;
 use serde_json::{Map, Value};
 
 use super::wire::{CallDelta, Carry, Choice, Completion, Delta, FunctionDelta};
 use crate::chat::RawCall;
-use crate::dialect::Answer;
+use crate::dialect::provider::{Assembly, Brought, Count, NoTurn, is_error};
+use crate::dialect::{Answer, CALLS_KEPT};
 use crate::usage::Usage;
-
-/// Calls kept of one turn: one more than a turn may have, so that the machine sees that it is too many.
-const CALLS_KEPT: usize = TURN_CALLS_MAX as usize + 1;
 
 /// A turn under way.
 #[derive(Debug, Default)]
-pub(super) struct Assembly {
+pub(super) struct ChatAssembly {
     text: String,
     refusal: String,
     reasoning: String,
@@ -45,43 +42,19 @@ struct CallUnderWay {
     extra: Map<String, Value>,
 }
 
-/// What a piece brought.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Brought {
-    /// Words of the answer.
-    pub(super) text: String,
-    /// True if a call began or went on.
-    pub(super) call: bool,
-    /// True if anything of an answer was in it, words, reasoning, a call or its end.
-    pub(super) token: bool,
-}
-
-/// Why there is no turn though the answer ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoTurn {
-    /// No choice ever came.
-    NoChoices,
-    /// It ended without an end mark.
-    Cut,
-    /// The provider says that something broke while the model wrote.
-    Broken,
-    /// The model wrote a call that its provider could not read.
-    Mistake,
-}
-
-impl Assembly {
+impl ChatAssembly {
     /// Takes a whole answer or a piece. Only the first choice counts; there is no other, none was asked for.
-    pub(super) fn take(&mut self, completion: Completion) -> Brought {
+    fn completion(&mut self, completion: Completion) -> Result<Brought, Value> {
+        if let Some(error) = completion.error.filter(is_error) {
+            return Err(error);
+        }
         if !completion.model.0.is_empty() {
             self.model = Some(completion.model.0);
         }
         if let Some(usage) = completion.usage.and_then(|usage| usage.read()) {
             self.usage = Some(usage);
         }
-        match completion.choices.into_iter().flatten().next() {
-            Some(choice) => self.choice(choice),
-            None => Brought::default(),
-        }
+        Ok(completion.choices.into_iter().flatten().next().map(|choice| self.choice(choice)).unwrap_or_default())
     }
 
     fn choice(&mut self, choice: Choice) -> Brought {
@@ -113,7 +86,7 @@ impl Assembly {
         }
         let thinks = !reasoning_content.0.is_empty() || !reasoning.0.is_empty();
         let token = call || thinks || !content.0.is_empty() || !refusal.0.is_empty();
-        Brought { text: content.0 + &refusal.0, call, token }
+        Brought { text: content.0 + &refusal.0, call, token, ..Brought::default() }
     }
 
     fn call(&mut self, piece: CallDelta) {
@@ -166,48 +139,7 @@ impl Assembly {
     }
 
     fn legacy_call(&mut self, function: FunctionDelta) {
-        self.call(CallDelta { function: Some(function), index: super::wire::Count(Some(0)), ..CallDelta::default() });
-    }
-
-    /// A whole answer's calls stand in an array: none goes on with another, whatever ids and indices say.
-    pub(super) fn take_whole(&mut self, mut completion: Completion) -> Brought {
-        let calls = completion.choices.iter_mut().flatten().take(1).filter_map(|choice| choice.delta.as_mut()?.tool_calls.as_mut());
-        for (index, call) in calls.flatten().enumerate() {
-            call.index = super::wire::Count(Some(index as u64));
-        }
-        self.take(completion)
-    }
-
-    /// True once the model said why it stopped: a sufficient end.
-    pub(super) const fn is_finished(&self) -> bool {
-        self.finish.is_some()
-    }
-
-    /// What was used, as far as it was said.
-    pub(super) const fn usage(&self) -> Option<Usage> {
-        self.usage
-    }
-
-    /// The turn, at its end. `marked` is true if an end mark other than the model's own reason was there.
-    pub(super) fn end(self, target: &str, marked: bool) -> Result<Answer, NoTurn> {
-        if !self.chosen {
-            return Err(NoTurn::NoChoices);
-        }
-        let finish = match self.finish.as_deref() {
-            None if !marked => return Err(NoTurn::Cut),
-            Some("error") => return Err(NoTurn::Broken),
-            Some("malformed_function_call" | "MALFORMED_FUNCTION_CALL") => return Err(NoTurn::Mistake),
-            Some("length" | "max_tokens" | "model_length" | "MAX_TOKENS") => FinishReason::Length,
-            Some("content_filter" | "safety" | "SAFETY") => FinishReason::ContentFilter,
-            Some("refusal") => FinishReason::Refusal,
-            // `stop`, `tool_calls`, `function_call`, and whatever else servers write: whether there are calls decides.
-            None | Some(_) if !self.refusal.is_empty() && self.text.is_empty() => FinishReason::Refusal,
-            None | Some(_) => FinishReason::Stop,
-        };
-        let carry = self.carry(target);
-        let text = if self.text.is_empty() { self.refusal } else { self.text };
-        let calls = self.calls.into_iter().map(|call| RawCall::new(call.id, call.name, call.arguments)).collect();
-        Ok(Answer { text, calls, carry, finish, model: self.model, usage: self.usage })
+        self.call(CallDelta { function: Some(function), index: Count(Some(0)), ..CallDelta::default() });
     }
 
     /// Kept for turns with calls only: nobody wants to read old reasoning once the tool loop is over.
@@ -228,6 +160,57 @@ impl Assembly {
             return None;
         }
         serde_json::to_string(&carry).ok()
+    }
+}
+
+impl Assembly for ChatAssembly {
+    type Whole = Completion;
+    type Event = Completion;
+    const NAME: &'static str = "completion";
+
+    fn take(&mut self, completion: Completion) -> Result<Brought, Value> {
+        self.completion(completion)
+    }
+
+    /// A whole answer's calls stand in an array: none goes on with another, whatever ids and indices say.
+    fn take_whole(&mut self, mut completion: Completion) -> Result<Brought, Value> {
+        let calls = completion.choices.iter_mut().flatten().take(1).filter_map(|choice| choice.delta.as_mut()?.tool_calls.as_mut());
+        for (index, call) in calls.flatten().enumerate() {
+            call.index = Count(Some(index as u64));
+        }
+        self.completion(completion)
+    }
+
+    /// True once the model said why it stopped: a sufficient end.
+    fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// What was used, as far as it was said.
+    fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    /// The turn, at its end. `marked` is true if an end mark other than the model's own reason was there.
+    fn end(self, target: &str, marked: bool) -> Result<Answer, NoTurn> {
+        if !self.chosen {
+            return Err(NoTurn::Nothing("no choices"));
+        }
+        let finish = match self.finish.as_deref() {
+            None if !marked => return Err(NoTurn::Cut),
+            Some("error") => return Err(NoTurn::Broken),
+            Some("malformed_function_call" | "MALFORMED_FUNCTION_CALL") => return Err(NoTurn::Mistake),
+            Some("length" | "max_tokens" | "model_length" | "MAX_TOKENS") => FinishReason::Length,
+            Some("content_filter" | "safety" | "SAFETY") => FinishReason::ContentFilter,
+            Some("refusal") => FinishReason::Refusal,
+            // `stop`, `tool_calls`, `function_call`, and whatever else servers write: whether there are calls decides.
+            None | Some(_) if !self.refusal.is_empty() && self.text.is_empty() => FinishReason::Refusal,
+            None | Some(_) => FinishReason::Stop,
+        };
+        let carry = self.carry(target);
+        let text = if self.text.is_empty() { self.refusal } else { self.text };
+        let calls = self.calls.into_iter().map(|call| RawCall::new(call.id, call.name, call.arguments)).collect();
+        Ok(Answer { text, calls, carry, finish, model: self.model, usage: self.usage })
     }
 }
 

@@ -4,16 +4,20 @@
 //! one call. Every history is one that strict servers take: one system message, first; results directly behind their
 //! calls, as text; arguments that are JSON.
 
+use reqwest::Url;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::wire::Carry;
-use crate::chat::{Item, Message, RawCall, ToolChoice, ToolDeclaration};
-use crate::dialect::Ask;
+use crate::chat::{Form, Item, Message, RawCall, ToolChoice, ToolDeclaration};
+use crate::dialect::{Ask, json, noticed};
 
 /// Kept of arguments that are no JSON, in characters: enough for the model to see what it did.
 const UNPARSED_CHARS_MAX: usize = 1_024;
+
+/// Hosts that refuse `max_tokens` for their newer models.
+const COMPLETION_TOKENS_HOSTS: [&str; 2] = ["openai.com", "openai.azure.com"];
 
 /// How a provider wants to be told the most tokens of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +26,15 @@ pub(super) enum OutputMember {
     MaxTokens,
     /// `max_completion_tokens`: whose newer models refuse the other.
     MaxCompletionTokens,
+}
+
+impl OutputMember {
+    /// What the server at this address wants.
+    pub(super) fn wanted_by(url: &Url) -> Self {
+        let host = url.host_str().unwrap_or_default();
+        let is_of = |domain: &&str| host == *domain || host.strip_suffix(*domain).is_some_and(|rest| rest.ends_with('.'));
+        if COMPLETION_TOKENS_HOSTS.iter().any(is_of) { Self::MaxCompletionTokens } else { Self::MaxTokens }
+    }
 }
 
 /// The body of one request.
@@ -45,7 +58,7 @@ pub(super) fn body(ask: &Ask<'_>, stream: bool, output: OutputMember) -> Vec<u8>
         out.push(b']');
         if !ask.tools.is_empty() {
             out.extend_from_slice(b",\"tools\":");
-            out.extend_from_slice(ask.tools.openai_chat(tools));
+            out.extend_from_slice(ask.tools.encoded(Form::OpenAiChat, tools));
             if ask.tool_choice == ToolChoice::None {
                 out.extend_from_slice(b",\"tool_choice\":\"none\"");
             }
@@ -145,13 +158,6 @@ fn arguments(text: &str) -> std::borrow::Cow<'_, str> {
     serde_json::json!({ "unparsed": kept }).to_string().into()
 }
 
-fn noticed<'a>(text: &'a str, notice: Option<&str>) -> std::borrow::Cow<'a, str> {
-    match notice {
-        Some(notice) => format!("{text}\n\n{notice}").into(),
-        None => text.into(),
-    }
-}
-
 fn tools(declarations: &[ToolDeclaration]) -> Vec<u8> {
     let tools: Vec<_> = declarations
         .iter()
@@ -163,11 +169,6 @@ fn tools(declarations: &[ToolDeclaration]) -> Vec<u8> {
     let mut out = Vec::new();
     json(&mut out, &tools);
     out
-}
-
-/// Appends JSON. Neither our types nor a vector of bytes can fail at it.
-fn json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
-    let _ = serde_json::to_writer(out, value);
 }
 
 #[cfg(test)]
@@ -264,6 +265,15 @@ mod tests {
         echoed["extra_content"] = json!({"sig": "s"});
         assert_eq!(to(&"t".into()), json!({"role": "assistant", "content": null, "tool_calls": [echoed], "reasoning_content": "hm"}));
         assert_eq!(to(&"u".into()), json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+    }
+
+    #[test]
+    fn the_output_bound_is_named_as_the_host_wants_it() {
+        let check = |url: &str, expected| assert_eq!(OutputMember::wanted_by(&Url::parse(url).unwrap()), expected, "{url}");
+        check("http://127.0.0.1:9/v1/chat/completions", OutputMember::MaxTokens);
+        check("https://api.openai.com/v1/chat/completions", OutputMember::MaxCompletionTokens);
+        check("https://x.openai.azure.com/openai/v1/chat/completions", OutputMember::MaxCompletionTokens);
+        check("https://notopenai.com/chat/completions", OutputMember::MaxTokens);
     }
 
     #[test]

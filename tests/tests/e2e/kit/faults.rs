@@ -221,3 +221,29 @@ async fn a_model_may_do_as_it_is_told_when_tools_are_off() {
         assert_eq!(answer["choices"][0]["message"]["tool_calls"].is_array(), calls, "{body}");
     }
 }
+
+#[tokio::test]
+async fn an_answer_has_the_form_of_its_request() {
+    let script = || Act::reply(Reply::calls([Call::new("t", &json!({"n": 1})).id("c1")]).saying("hi"));
+    let ask = async |act: Act, path: &str, body: Value| {
+        let fake = Upstream::start(act).await;
+        let response = Client::new().post(fake.url(path)).json(&body).send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    };
+    let messages = json!({"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "u"}]}]});
+    let (_, text) = ask(script(), "/v1/messages", messages.clone()).await;
+    let message: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        message["content"],
+        json!([{"type": "text", "text": "hi"}, {"type": "tool_use", "id": "c1", "name": "t", "input": {"n": 1}}])
+    );
+    assert_eq!((&message["stop_reason"], &message["usage"]), (&json!("tool_use"), &json!({"input_tokens": 10, "output_tokens": 5})));
+    let (status, text) = ask(Act::error(529), "/v1/messages", messages).await;
+    assert!(status == 529 && text.contains(r#""type":"overloaded_error""#), "{text}");
+
+    let (_, text) = ask(script(), "/v1/responses", json!({"model": "m", "input": [], "stream": true})).await;
+    let kinds: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("event: response.")).collect();
+    let item = |middle: &[&'static str]| [&["output_item.added"], middle, &["output_item.done"]].concat();
+    let arguments = "function_call_arguments.delta";
+    assert_eq!(kinds, [vec!["created"], item(&["output_text.delta"]), item(&[arguments, arguments]), vec!["completed"]].concat());
+}

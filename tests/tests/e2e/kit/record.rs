@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ambit_tests::upstream::{Act, CHAT_PATH, Fate, Framing, Halt, Point, Seen, Upstream, check_history};
+use ambit_tests::upstream::{Act, CHAT_PATH, Fate, Framing, Halt, Point, Seen, Shape, Upstream, check_history};
 use ambit_tests::within;
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -137,7 +137,7 @@ fn histories() {
     };
     let result = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "r"});
     let check = |messages: Vec<Value>, expected: Result<(), &str>| {
-        let found = check_history(&json!({"messages": messages}));
+        let found = check_history(Shape::Chat, &json!({"messages": messages}));
         match expected {
             Ok(()) => assert_eq!(found, Ok(())),
             Err(part) => assert!(found.as_ref().is_err_and(|fault| fault.contains(part)), "{found:?} should say {part}"),
@@ -153,4 +153,45 @@ fn histories() {
     check(vec![user(), turn(&["a"]), result("a"), result("a")], Err("no call awaits a result"));
     check(vec![user(), turn(&["a"]), result("a"), turn(&["a"]), result("a")], Err("uses the call id `a` again"));
     check(vec![user(), turn(&[""])], Err("without an id"));
+}
+
+#[test]
+fn histories_of_the_other_forms() {
+    let check = |shape: Shape, entries: Value, expected: Result<(), &str>| {
+        let member = if shape == Shape::Responses { "input" } else { "messages" };
+        let found = check_history(shape, &json!({member: entries}));
+        match expected {
+            Ok(()) => assert_eq!(found, Ok(())),
+            Err(part) => assert!(found.as_ref().is_err_and(|fault| fault.contains(part)), "{found:?} should say {part}"),
+        }
+    };
+    let text = json!({"type": "text", "text": "u"});
+    let (user, model) =
+        (|content: Value| json!({"role": "user", "content": content}), |content: Value| json!({"role": "assistant", "content": content}));
+    let tool_use = |id: &str| json!({"type": "tool_use", "id": id, "name": "t", "input": {}});
+    let result = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "r"});
+    let of = Shape::Messages;
+    check(
+        of,
+        json!([user(json!([text])), model(json!([text, tool_use("a"), tool_use("b")])), user(json!([result("a"), result("b"), text]))]),
+        Ok(()),
+    );
+    check(
+        of,
+        json!([user(json!([text])), model(json!([tool_use("a")])), user(json!([text, result("a")]))]),
+        Err("words before its results"),
+    );
+    check(of, json!([user(json!([text])), user(json!([text]))]), Err("not of the role `assistant`"));
+    check(of, json!([user(json!([text])), model(json!([tool_use("a")]))]), Err("ends without the result of `a`"));
+    check(of, json!([user(json!([{"type": "text", "text": " "}]))]), Err("blank text"));
+    check(of, json!([user(json!([]))]), Err("no content"));
+
+    let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "t", "arguments": "{}"});
+    let output = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "r"});
+    let (user, model) = (json!({"role": "user", "content": "u"}), json!({"type": "message", "role": "assistant", "content": "m"}));
+    let of = Shape::Responses;
+    check(of, json!([user, {"type": "reasoning"}, model, call("a"), call("b"), output("a"), output("b"), user]), Ok(()));
+    check(of, json!([user, call("a"), user]), Err("comes before the result of `a`"));
+    check(of, json!([user, call("a"), call("b"), output("b"), output("a")]), Err("turn of `a`"));
+    check(of, json!([user, call("a"), output("a"), output("a")]), Err("no call awaits a result"));
 }

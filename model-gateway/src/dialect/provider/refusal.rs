@@ -112,11 +112,14 @@ impl ProviderError {
         self.codes.iter().find_map(|code| {
             Some(match code.as_str() {
                 "rate_limit_exceeded" | "rate_limit_error" | "resource_exhausted" | "insufficient_quota" => 429,
-                "overloaded_error" | "overloaded" | "server_overloaded" | "unavailable" => 503,
+                "billing_error" => 402,
+                "overloaded_error" | "overloaded" | "server_overloaded" | "server_is_overloaded" | "slow_down" | "unavailable" => 503,
+                "timeout_error" => 504,
                 "server_error" | "internal_error" | "api_error" | "internal" | "internal_server_error" => 500,
                 "authentication_error" | "invalid_api_key" | "unauthenticated" => 401,
                 "permission_error" | "permission_denied" => 403,
-                "invalid_request_error" | "invalid_argument" | "context_length_exceeded" => 400,
+                "invalid_request_error" | "invalid_argument" | "context_length_exceeded" | "invalid_prompt" => 400,
+                "request_too_large" => 413,
                 "not_found_error" | "model_not_found" => 404,
                 _ => return None,
             })
@@ -142,6 +145,7 @@ fn by_code(code: &str) -> Option<Says> {
         | "insufficient_balance"
         | "billing_hard_limit_reached"
         | "billing_not_active"
+        | "billing_error"
         | "credits_exhausted" => Says::OutOfQuota,
         "content_filter" | "content_policy_violation" | "responsibleaipolicyviolation" | "data_inspection_failed" => Says::ContentPolicy,
         "model_not_found" | "model_not_available" | "deploymentnotfound" | "unsupported_parameter" | "unsupported_value" => Says::Incapable,
@@ -151,11 +155,12 @@ fn by_code(code: &str) -> Option<Says> {
 }
 
 /// Wordings of a request that does not fit the window, lower case; each seen at some provider or server.
-const CONTEXT_WORDS: [&str; 13] = [
+const CONTEXT_WORDS: [&str; 14] = [
     "maximum context length",
     "context length",
     "context window",
     "context size",
+    "exceed context limit",
     "prompt is too long",
     "prompt too long",
     "input is too long",
@@ -170,14 +175,17 @@ const CONTEXT_WORDS: [&str; 13] = [
 const CONTEXT_WORDS_429: [&str; 1] = ["request too large for model"];
 /// Wordings of a call that the model garbled.
 const MISTAKE_WORDS: [&str; 2] = ["failed to call a function", "tool call validation failed"];
+/// Wordings of an account without credit; one provider answers them with 400.
+const CREDIT_WORDS: [&str; 1] = ["credit balance is too low"];
 /// Wordings of content that the provider will not handle.
-const POLICY_WORDS: [&str; 3] = ["content management policy", "content policy", "safety system"];
+const POLICY_WORDS: [&str; 4] = ["content management policy", "content policy", "usage policy", "safety system"];
 
 fn by_words(status: u16, message: &str) -> Says {
     let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
     match status {
         400 | 413 | 422 if has(&CONTEXT_WORDS) => Says::ContextLength,
         429 if has(&CONTEXT_WORDS_429) => Says::ContextLength,
+        400 | 403 if has(&CREDIT_WORDS) => Says::OutOfQuota,
         400 | 422 if has(&MISTAKE_WORDS) => Says::Mistake,
         400 | 403 | 422 if has(&POLICY_WORDS) => Says::ContentPolicy,
         404 if message.contains("model") => Says::Incapable,
@@ -255,6 +263,10 @@ mod tests {
                 400,
                 r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#,
             ),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000"}}"#,
+            ),
             (413, r#"{"error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#),
             (
                 429,
@@ -276,6 +288,19 @@ mod tests {
         check(404, r#"{"error":"model 'm' not found, try pulling it first"}"#, Says::Incapable, "not found");
         check(404, "<h1>Not Found</h1>", Says::Nothing, "Not Found");
         check(500, r#"{"error":"error parsing tool call: raw='{}]'"}"#, Says::Nothing, "parsing");
+        check(
+            400,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the API."}}"#,
+            Says::OutOfQuota,
+            "credit",
+        );
+        check(
+            400,
+            r#"{"error":{"message":"Invalid prompt: flagged under our usage policy.","code":"invalid_prompt"}}"#,
+            Says::ContentPolicy,
+            "",
+        );
+        check(404, r#"{"type":"error","error":{"type":"not_found_error","message":"model: m-9"}}"#, Says::Incapable, "m-9");
         check(503, r#"{"code":"SATURATED","error":{"code":"server_overloaded","message":"full"}}"#, Says::Shedding, "full");
     }
 
@@ -285,6 +310,10 @@ mod tests {
         assert_eq!(status(r#"{"error":{"code":429,"message":"x"}}"#), Some(429));
         assert_eq!(status(r#"{"error":{"code":"502"}}"#), Some(502));
         assert_eq!(status(r#"{"error":{"type":"overloaded_error"}}"#), Some(503));
+        assert_eq!(status(r#"{"type":"error","code":"server_is_overloaded"}"#), Some(503));
+        assert_eq!(status(r#"{"type":"error","error":{"type":"billing_error"}}"#), Some(402));
+        assert_eq!(status(r#"{"type":"error","error":{"type":"request_too_large"}}"#), Some(413));
+        assert_eq!(status(r#"{"type":"error","error":{"type":"timeout_error"}}"#), Some(504));
         assert_eq!(status(r#"{"error":{"code":null,"message":"x"}}"#), None);
         assert_eq!(status(r#"{"error":{"code":200}}"#), None);
         assert_eq!(ProviderError::of_body(br#"{"error":{"code":401}}"#).status_of(500), Some(500), "the answer's own status counts");

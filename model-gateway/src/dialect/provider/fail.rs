@@ -9,8 +9,8 @@ use http::HeaderMap;
 use reqwest::{Response, Url};
 use tokio::time::{Instant, timeout_at};
 
-use super::Client;
-use super::assemble::NoTurn;
+use super::Provider;
+use super::read::NoTurn;
 use super::refusal::ProviderError;
 use super::sse::TooLarge;
 use crate::stage::LegStage;
@@ -23,7 +23,7 @@ const ERROR_BODY_WAIT: Duration = Duration::from_secs(2);
 const SHOULD_RETRY: &str = "x-should-retry";
 
 /// A response that is no success.
-pub(super) async fn of_response(client: &Client, leg: &LegStage<'_>, mut response: Response) -> Failure {
+pub(super) async fn of_response(provider: &Provider, leg: &LegStage<'_>, mut response: Response) -> Failure {
     let patience = Instant::now() + ERROR_BODY_WAIT;
     let mut body = Vec::new();
     // Ends with the body, its bound, or the patience.
@@ -35,35 +35,41 @@ pub(super) async fn of_response(client: &Client, leg: &LegStage<'_>, mut respons
     }
     let status = response.status().as_u16();
     let error = ProviderError::of_body(&body);
-    let mut failure = of_error(client, status, response.headers(), &error);
+    let mut failure = of_error(provider, status, response.headers(), &error);
     leg.unbilled();
     let words = if error.message.trim().is_empty() { response.status().canonical_reason().unwrap_or("no words") } else { &error.message };
     let mut detail = format!("the provider answered {status}: {words}");
     if status == 404 && failure.class.row == ambit_resilience::Row::Rejected {
-        detail.push_str(" (does `base_url` end where `/chat/completions` follows, often in `/v1`?)");
+        detail.push_str(&format!(" (does `base_url` end where `/{}` follows, often in `/v1`?)", provider.path));
     }
     if (300..400).contains(&status) {
         // Followed, it would carry the key to wherever it points.
         failure = Failure::new(Outcome::Status { status, says: Says::Nothing, should_retry: Some(false) });
         detail = format!("the provider answered {status}, a redirection, which is not followed: check `base_url`");
     }
-    leg.fails(failure, &client.without_secrets(&detail))
+    leg.fails(failure, &provider.without_secrets(&detail))
 }
 
 /// An error object where an answer should be, in a body or a stream that claims success.
-pub(super) fn of_error_object(client: &Client, leg: &LegStage<'_>, headers: &HeaderMap, value: &serde_json::Value, began: bool) -> Failure {
+pub(super) fn of_error_object(
+    provider: &Provider,
+    leg: &LegStage<'_>,
+    headers: &HeaderMap,
+    value: &serde_json::Value,
+    began: bool,
+) -> Failure {
     let error = ProviderError::of_value(value);
     if !began {
         leg.unbilled();
     }
     let failure = match error.status_of(200) {
-        Some(status) => of_error(client, status, headers, &error),
+        Some(status) => of_error(provider, status, headers, &error),
         None => Failure::new(Outcome::Malformed).with_code("error_in_success"),
     };
-    leg.fails(failure, &client.without_secrets(&format!("the provider broke off with an error: {}", error.message)))
+    leg.fails(failure, &provider.without_secrets(&format!("the provider broke off with an error: {}", error.message)))
 }
 
-fn of_error(client: &Client, status: u16, headers: &HeaderMap, error: &ProviderError) -> Failure {
+fn of_error(provider: &Provider, status: u16, headers: &HeaderMap, error: &ProviderError) -> Failure {
     let should_retry = headers.get(SHOULD_RETRY).and_then(|value| match value.as_bytes() {
         b"true" => Some(true),
         b"false" => Some(false),
@@ -71,7 +77,7 @@ fn of_error(client: &Client, status: u16, headers: &HeaderMap, error: &ProviderE
     });
     let outer = headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
     let inner = error.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let now = client.clock.wall_at(Instant::now());
+    let now = provider.clock.wall_at(Instant::now());
     Failure::new(Outcome::Status { status, says: error.says(status), should_retry })
         .with_retry_after(retry_after(outer.chain(inner), Some(now)))
 }
@@ -127,11 +133,10 @@ pub(super) fn of_excess(leg: &LegStage<'_>, excess: TooLarge) -> Failure {
 /// An answer that ended without a turn.
 pub(super) fn of_no_turn(leg: &LegStage<'_>, no_turn: NoTurn) -> Failure {
     match no_turn {
-        NoTurn::NoChoices => of_nonsense(leg, "no choices"),
+        NoTurn::Nothing(what) => of_nonsense(leg, what),
         NoTurn::Cut => leg.fails(Failure::new(Outcome::Malformed).with_code("stream_broken"), "the answer ended without its end mark"),
-        NoTurn::Broken => {
-            leg.fails(Failure::new(Outcome::Malformed).with_code("error_in_success"), "the provider broke off with finish reason `error`")
-        }
+        NoTurn::Broken => leg
+            .fails(Failure::new(Outcome::Malformed).with_code("error_in_success"), "the provider broke off: the answer ended with `error`"),
         NoTurn::Mistake => leg.fails(
             Failure::new(Outcome::Status { status: 200, says: Says::Mistake, should_retry: None }),
             "the model wrote a call that its provider could not read",

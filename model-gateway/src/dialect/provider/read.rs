@@ -8,30 +8,89 @@ use std::time::Duration;
 
 use ambit_resilience::Failure;
 use bytes::Bytes;
-use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use reqwest::Response;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::assemble::Assembly;
 use super::sse::{Reader, TooLarge};
-use super::wire::Completion;
-use super::{Client, fail};
+use super::{Provider, fail};
 use crate::dialect::{Answer, Ask};
 use crate::stage::LegStage;
+use crate::usage::Usage;
 
 /// Longest wait for usage or an end mark once the model has said why it stopped.
 const TAIL: Duration = Duration::from_secs(2);
 /// Longest wait for the end of a body behind `[DONE]`: it is on its way or never comes.
 const DRAIN: Duration = Duration::from_millis(20);
-/// Ends a stream.
+/// Ends a stream of chat completions, and what proxies make of other streams.
 const DONE: &str = "[DONE]";
 
+/// Puts a turn together from a whole answer or from the events of a stream: what a dialect has to say to the reader.
+///
+/// **Invariant:** a call is never handed out from a turn that did not reach its end.
+pub(crate) trait Assembly: Default {
+    /// A whole answer.
+    type Whole: DeserializeOwned;
+    /// One event of a stream.
+    type Event: DeserializeOwned;
+    /// What it puts together, for messages.
+    const NAME: &'static str;
+
+    /// Takes one event, or gives back the error that it is.
+    fn take(&mut self, event: Self::Event) -> Result<Brought, Value>;
+
+    /// Takes a whole answer, or gives back the error that it is.
+    fn take_whole(&mut self, whole: Self::Whole) -> Result<Brought, Value>;
+
+    /// True once the model said why it stopped: a sufficient end.
+    fn is_finished(&self) -> bool;
+
+    /// What was used, once all of it was said: a break before that costs what was set aside.
+    fn usage(&self) -> Option<Usage>;
+
+    /// The turn, at its end. `marked` is true if an end mark other than the model's own reason was there.
+    fn end(self, target: &str, marked: bool) -> Result<Answer, NoTurn>;
+}
+
+/// What a piece of an answer brought.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Brought {
+    /// Words of the answer.
+    pub(crate) text: String,
+    /// True if a call began or went on.
+    pub(crate) call: bool,
+    /// True if anything of an answer was in it, words, reasoning, a call or its end.
+    pub(crate) token: bool,
+    /// True if it only kept the connection alive.
+    pub(crate) idle: bool,
+    /// True for the end mark: nothing follows.
+    pub(crate) end: bool,
+}
+
+/// Why there is no turn though the answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoTurn {
+    /// Nothing of a turn ever came; what is missing.
+    Nothing(&'static str),
+    /// It ended without an end mark.
+    Cut,
+    /// The provider says that something broke while the model wrote.
+    Broken,
+    /// The model wrote a call that its provider could not read.
+    Mistake,
+}
+
 /// Reads the answer in `response`.
-pub(super) async fn answer(client: &Client, ask: &Ask<'_>, leg: &LegStage<'_>, response: Response) -> Result<Answer, Failure> {
+pub(super) async fn answer<A: Assembly>(
+    provider: &Provider,
+    ask: &Ask<'_>,
+    leg: &LegStage<'_>,
+    response: Response,
+) -> Result<Answer, Failure> {
     let is_event_stream = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-    let mut reading = Reading { client, leg, response, last_piece: None };
+    let mut reading = Reading { provider, leg, response, last_piece: None };
     // Blank beginnings say nothing about the form.
     let mut start: Vec<u8> = Vec::new();
     let first = loop {
@@ -39,15 +98,15 @@ pub(super) async fn answer(client: &Client, ask: &Ask<'_>, leg: &LegStage<'_>, r
             break Some(*first);
         }
         match reading.more(None).await? {
-            More::Bytes(bytes) if start.len() + bytes.len() <= client.bounds.total_max => start.extend_from_slice(&bytes),
-            More::Bytes(_) => return Err(fail::of_excess(leg, TooLarge::Total(client.bounds.total_max))),
+            More::Bytes(bytes) if start.len() + bytes.len() <= provider.bounds.total_max => start.extend_from_slice(&bytes),
+            More::Bytes(_) => return Err(fail::of_excess(leg, TooLarge::Total(provider.bounds.total_max))),
             More::End | More::Waited => break None,
         }
     };
     match first {
-        Some(first) if is_stream(is_event_stream, first) => stream(reading, ask, start).await,
-        Some(_) => plain(reading, ask, start).await,
-        None if is_event_stream => Err(fail::of_no_turn(leg, super::assemble::NoTurn::Cut)),
+        Some(first) if is_stream(is_event_stream, first) => stream::<A>(reading, ask, start).await,
+        Some(_) => plain::<A>(reading, ask, start).await,
+        None if is_event_stream => Err(fail::of_no_turn(leg, NoTurn::Cut)),
         None => Err(fail::of_nonsense(leg, "nothing")),
     }
 }
@@ -63,7 +122,7 @@ fn is_stream(is_event_stream: bool, first: u8) -> bool {
 
 /// A body that is being read.
 struct Reading<'a> {
-    client: &'a Client,
+    provider: &'a Provider,
     leg: &'a LegStage<'a>,
     response: Response,
     /// When the last piece came; `None` before the first, whose wait is the attempt's own.
@@ -80,7 +139,7 @@ enum More {
 impl Reading<'_> {
     /// Waits for more of the body, at most until `until`. Held text that falls due meanwhile is passed on.
     async fn more(&mut self, until: Option<Instant>) -> Result<More, Failure> {
-        let silent = self.last_piece.map(|last| last + self.client.chunk);
+        let silent = self.last_piece.map(|last| last + self.provider.chunk);
         // Each turn ends the wait or passes held text on, which can fall due once.
         loop {
             let release = self.leg.release_at();
@@ -98,9 +157,14 @@ impl Reading<'_> {
                     self.leg.release();
                     continue;
                 }
-                Err(_) => Err(fail::of_silence(self.leg, self.client.chunk)),
+                Err(_) => Err(fail::of_silence(self.leg, self.provider.chunk)),
             };
         }
+    }
+
+    /// An error where an answer should be.
+    fn error(&self, error: &Value) -> Failure {
+        fail::of_error_object(self.provider, self.leg, self.response.headers(), error, self.last_piece.is_some())
     }
 
     fn piece(&mut self) {
@@ -109,8 +173,8 @@ impl Reading<'_> {
     }
 }
 
-async fn plain(mut reading: Reading<'_>, ask: &Ask<'_>, mut body: Vec<u8>) -> Result<Answer, Failure> {
-    let (leg, total_max) = (reading.leg, reading.client.bounds.total_max);
+async fn plain<A: Assembly>(mut reading: Reading<'_>, ask: &Ask<'_>, mut body: Vec<u8>) -> Result<Answer, Failure> {
+    let (leg, total_max) = (reading.leg, reading.provider.bounds.total_max);
     reading.piece();
     while let More::Bytes(bytes) = reading.more(None).await? {
         if body.len() + bytes.len() > total_max {
@@ -119,12 +183,11 @@ async fn plain(mut reading: Reading<'_>, ask: &Ask<'_>, mut body: Vec<u8>) -> Re
         body.extend_from_slice(&bytes);
         reading.piece();
     }
-    let headers = reading.response.headers();
-    let Some(completion) = parse(reading.client, leg, headers, &body, false)? else {
+    let Some(whole) = parse::<A::Whole>(&reading, &body, A::NAME)? else {
         return Err(fail::of_nonsense(leg, "null"));
     };
-    let mut assembly = Assembly::default();
-    let brought = assembly.take_whole(completion);
+    let mut assembly = A::default();
+    let brought = assembly.take_whole(whole).map_err(|error| reading.error(&error))?;
     if brought.call {
         leg.call_begun();
     }
@@ -132,10 +195,10 @@ async fn plain(mut reading: Reading<'_>, ask: &Ask<'_>, mut body: Vec<u8>) -> Re
     finish(leg, ask, assembly, true)
 }
 
-async fn stream(mut reading: Reading<'_>, ask: &Ask<'_>, start: Vec<u8>) -> Result<Answer, Failure> {
-    let (leg, client) = (reading.leg, reading.client);
-    let mut events = Reader::new(client.bounds);
-    let mut assembly = Assembly::default();
+async fn stream<A: Assembly>(mut reading: Reading<'_>, ask: &Ask<'_>, start: Vec<u8>) -> Result<Answer, Failure> {
+    let (leg, provider) = (reading.leg, reading.provider);
+    let mut events = Reader::new(provider.bounds);
+    let mut assembly = A::default();
     let mut last_word: Option<Instant> = None;
     let mut bytes = Bytes::from(start);
     // Each turn eats bytes, of which there are at most `response`, or ends the stream; the time is bounded outside.
@@ -165,7 +228,7 @@ async fn stream(mut reading: Reading<'_>, ask: &Ask<'_>, start: Vec<u8>) -> Resu
 }
 
 /// Takes the events that are complete. True once the end mark came.
-fn take_events(reading: &mut Reading<'_>, events: &mut Reader, assembly: &mut Assembly) -> Result<bool, Failure> {
+fn take_events<A: Assembly>(reading: &mut Reading<'_>, events: &mut Reader, assembly: &mut A) -> Result<bool, Failure> {
     let leg = reading.leg;
     while let Some(data) = events.next() {
         if data.trim() == DONE {
@@ -175,44 +238,41 @@ fn take_events(reading: &mut Reading<'_>, events: &mut Reader, assembly: &mut As
             continue;
         }
         let began = reading.last_piece.is_some();
-        let completion = parse(reading.client, leg, reading.response.headers(), data.as_bytes(), began)?;
-        let Some(completion) = completion else { continue };
-        let brought = assembly.take(completion);
+        let Some(event) = parse::<A::Event>(reading, data.as_bytes(), A::NAME)? else { continue };
+        let brought = assembly.take(event).map_err(|error| reading.error(&error))?;
         if let Some(usage) = assembly.usage() {
             leg.reported(usage);
         }
-        if brought.token || began {
+        if brought.token || (began && !brought.idle) {
             reading.piece();
         }
         if brought.call {
             leg.call_begun();
         }
         leg.text(&brought.text);
+        if brought.end {
+            return Ok(true);
+        }
     }
     Ok(false)
 }
 
-/// One JSON text of an answer; `None` for `null`, an error for an error object and for what is no completion.
-fn parse(client: &Client, leg: &LegStage<'_>, headers: &HeaderMap, json: &[u8], began: bool) -> Result<Option<Completion>, Failure> {
-    match serde_json::from_slice::<Option<Completion>>(json) {
-        Ok(Some(Completion { error: Some(error), .. })) if is_error(&error) => {
-            Err(fail::of_error_object(client, leg, headers, &error, began))
-        }
-        Ok(completion) => Ok(completion),
+/// One JSON text of an answer; `None` for `null`, an error for what is none of this dialect.
+fn parse<T: DeserializeOwned>(reading: &Reading<'_>, json: &[u8], name: &str) -> Result<Option<T>, Failure> {
+    let leg = reading.leg;
+    serde_json::from_slice::<Option<T>>(json).map_err(|_| match serde_json::from_slice::<Value>(json) {
         // Not of that shape: perhaps an error of another.
-        Err(_) => Err(match serde_json::from_slice::<Value>(json) {
-            Ok(value) if value.get("error").is_some_and(is_error) => fail::of_error_object(client, leg, headers, &value, began),
-            Ok(_) => fail::of_nonsense(leg, "JSON that is no completion"),
-            Err(_) if json.trim_ascii_start().starts_with(b"<") => {
-                fail::of_nonsense(leg, "a page of HTML: check `base_url`, or whether a login stands before it")
-            }
-            Err(_) => fail::of_nonsense(leg, "something that is no JSON"),
-        }),
-    }
+        Ok(value) if value.get("error").is_some_and(is_error) => reading.error(&value),
+        Ok(_) => fail::of_nonsense(leg, &format!("JSON that is no {name}")),
+        Err(_) if json.trim_ascii_start().starts_with(b"<") => {
+            fail::of_nonsense(leg, "a page of HTML: check `base_url`, or whether a login stands before it")
+        }
+        Err(_) => fail::of_nonsense(leg, "something that is no JSON"),
+    })
 }
 
 /// Some servers send the member always, and mean nothing by it.
-fn is_error(error: &Value) -> bool {
+pub(crate) fn is_error(error: &Value) -> bool {
     match error {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),
@@ -221,7 +281,7 @@ fn is_error(error: &Value) -> bool {
     }
 }
 
-fn finish(leg: &LegStage<'_>, ask: &Ask<'_>, assembly: Assembly, marked: bool) -> Result<Answer, Failure> {
+fn finish<A: Assembly>(leg: &LegStage<'_>, ask: &Ask<'_>, assembly: A, marked: bool) -> Result<Answer, Failure> {
     if let Some(usage) = assembly.usage() {
         leg.reported(usage);
     }
