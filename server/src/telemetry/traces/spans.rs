@@ -1,11 +1,13 @@
 //! The projection: which signal makes which span, with what it says about itself. The one place that names attributes.
 //!
-//!     POST /v1/sessions            SERVER     one HTTP request (`server_span.rs`)
-//!     └ invoke_agent AGENT         INTERNAL   one session
-//!       ├ ambit.model_call CHAIN   INTERNAL   one logical call
-//!       │ └ chat MODEL             CLIENT     one request to a provider
-//!       └ execute_tool TOOL        INTERNAL   one tool call; what an MCP server is asked is folded in
-//!         └ METHOD                 CLIENT     one request of an HTTP tool
+//! ```text
+//! POST /v1/sessions            SERVER     one HTTP request (`server_span.rs`)
+//! └ invoke_agent AGENT         INTERNAL   one session
+//!   ├ ambit.model_call CHAIN   INTERNAL   one logical call
+//!   │ └ chat MODEL             CLIENT     one request to a provider
+//!   └ execute_tool TOOL        INTERNAL   one tool call; what an MCP server is asked is folded in
+//!     └ METHOD                 CLIENT     one request of an HTTP tool
+//! ```
 //!
 //! Names and attributes are those of OpenTelemetry's conventions for HTTP and for generative AI where there are any, and
 //! begin with `ambit.` where there are none. `error.type` is one of our codes. No attribute holds content.
