@@ -41,6 +41,6 @@ pub use record::Unreadable;
 pub use replay::{Decided, Decision, Left, RefusedCall, Replay};
 pub use request::{IdempotencyKey, LimitRefusal, LimitsWish, METADATA_KEY_MAX, METADATA_PAIRS_MAX, METADATA_VALUE_MAX, SessionRequest};
 pub use setup::{Agents, Setup};
-pub use stream::{Cursor, EventId, Remaining, limits_json};
+pub use stream::{Cursor, EventId, NoEventId, Remaining, limits_json};
 pub use tighten::Tightened;
 pub use view::{Degradation, EffectCounts, FailureView, Line, SessionView};

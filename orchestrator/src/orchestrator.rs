@@ -279,15 +279,18 @@ impl Orchestrator {
     /// See [`StartError`]; nothing was journalled or sent then.
     ///
     /// # Cancel safety
-    /// Dropped before the journal answered, the session may run without anybody who waits, to its own end.
+    /// Dropped before the journal answered, the session is cancelled as by a caller who went away, unless it continues.
     pub async fn start(&self, request: SessionRequest) -> Result<Running, StartError> {
-        let this = self.clone();
-        let starting = self.inner.tasks.spawn(async move { Box::pin(this.let_in(request)).await });
-        starting.await.unwrap_or(Err(StartError::Interrupted))
+        let (this, gone) = (self.clone(), CancellationToken::new());
+        let waits = gone.clone().drop_guard();
+        let starting = self.inner.tasks.spawn(async move { Box::pin(this.let_in(request, gone)).await });
+        let started = starting.await;
+        waits.disarm();
+        started.unwrap_or(Err(StartError::Interrupted))
     }
 
     /// Once a record is in the journal its session has a task, also if whoever asked for it has gone meanwhile.
-    async fn let_in(self, mut request: SessionRequest) -> Result<Running, StartError> {
+    async fn let_in(self, mut request: SessionRequest, gone: CancellationToken) -> Result<Running, StartError> {
         let shared = &self.inner.shared;
         if !self.is_ready() {
             return Err(StartError::ShuttingDown);
@@ -346,6 +349,11 @@ impl Orchestrator {
         let trace = request.trace.take().unwrap_or_else(|| self.own_trace());
         let subject = Subject { session: Some(id), step: None, trace: Some(trace.trace) };
         let admission = equipment.chain.admit(subject, clock.instant(limits.reserve_at())).await.map_err(StartError::Saturated)?;
+        // The wait for the permit may have been longer than its caller's.
+        let left = || gone.is_cancelled() && !request.continues;
+        if left() {
+            return Err(StartError::Interrupted);
+        }
 
         let mut known = Texts::default();
         let said_before = earlier.iter().flat_map(|earlier| &earlier.words).map(|(speaker, text)| (*speaker, text));
@@ -431,8 +439,13 @@ impl Orchestrator {
                 key: Some(key_fate(Some(&verdict), Some(started.wall_ms.saturating_add(at)))),
                 ..RowUpdate::default()
             };
-            shared.store.append(&lease, Append { row: Some(row), ..Append::default() }, need).await.map_err(StartError::Store)?;
+            if let Err(failed) = shared.store.append(&lease, Append { row: Some(row), ..Append::default() }, need).await {
+                // It is in the journal all the same: whoever takes up lost sessions closes it.
+                shared.timeline.live.lose(lease);
+                return Err(StartError::Store(failed));
+            }
         }
+        let left = left();
         let around = Around { metadata: request.metadata, closed_ms: None, failure: None };
         let (verdict, mail) = self.launch(move |shared, marker, mailbox, verdict| {
             let beginning = Beginning {
@@ -453,6 +466,10 @@ impl Orchestrator {
             };
             (id, agent.name.clone(), Session::new(beginning), First::Commands(commands))
         });
+        if left {
+            // The mailbox is new: there is room.
+            let _ = mail.try_send(Mail::Cancel { by: Canceller::Disconnect, heard: None });
+        }
         let due = Some(clock.instant(limits.deadline_ms));
         Ok(Running { id, limits, replayed: false, due, verdict: Source::Here(verdict), mail: Some(mail) })
     }
@@ -496,10 +513,12 @@ impl Orchestrator {
         desk::view(&self.inner.shared.store, id, transcript).await
     }
 
-    /// Waits for a session's verdict, at most until `until`; `None` if it has none by then or runs elsewhere.
+    /// Waits for a session's verdict, wherever it runs, at most until `until`; `None` if it has none by then.
     pub async fn wait(&self, id: SessionId, until: Instant) -> Option<Arc<SessionView>> {
-        let mut verdict = self.inner.shared.timeline.live.find(id)?.verdict;
-        wait(&mut verdict, Some(until)).await
+        match self.inner.shared.timeline.live.find(id) {
+            Some(mut handle) => wait(&mut handle.verdict, Some(until)).await,
+            None => tokio::time::timeout_at(until, self.verdict_in_journal(id)).await.ok().flatten(),
+        }
     }
 
     /// One page of sessions.
@@ -623,7 +642,7 @@ impl Orchestrator {
         let (id, agent, session, first) = make(shared.clone(), marker, (mail.clone(), mailbox), tell);
         let text = session.live_text();
         shared.timeline.live.insert(id, Handle { agent, mail: mail.clone(), verdict: verdict.clone(), text });
-        let gone = Gone { shared, id, mail: mail.clone() };
+        let gone = Gone { shared, id, mail: mail.clone(), lease: session.lease().clone() };
         self.inner.tasks.spawn(async move {
             let _gone = gone;
             match first {
@@ -689,6 +708,9 @@ impl Orchestrator {
             Ok(rebuilt) => rebuilt,
             Err(failed) => {
                 error!(session = %id, error = %causes(&failed), "a session without an owner cannot be rebuilt");
+                if matches!(failed, LookupError::Store(_)) {
+                    self.inner.shared.timeline.live.lose(lease);
+                }
                 return;
             }
         };
@@ -796,11 +818,16 @@ struct Gone {
     shared: Arc<Shared>,
     id: SessionId,
     mail: mpsc::Sender<Mail>,
+    lease: Lease,
 }
 
 impl Drop for Gone {
     fn drop(&mut self) {
         self.shared.timeline.live.remove(self.id, &self.mail);
+        if std::thread::panicking() {
+            // The session is still this process's: it is taken up again from its journal.
+            self.shared.timeline.live.lose(self.lease.clone());
+        }
     }
 }
 

@@ -51,6 +51,8 @@ pub struct SessionRequest {
     pub arrived: Instant,
     /// Milliseconds that the caller's headers leave, clamped to the agent's limit.
     pub header_deadline_ms: Option<u64>,
+    /// True if it goes on when its caller goes away.
+    pub continues: bool,
     /// True if somebody may read along while it runs: text then goes into the journal in pieces as it arrives, and an
     /// idempotency key whose session still runs gives that session rather than a refusal.
     pub heard: bool,

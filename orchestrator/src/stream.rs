@@ -1,9 +1,9 @@
 //! From journal records to the events of a stream: a projection, the same live and in replay.
 //!
 //! Exactly one event is terminal; nothing follows it. An id names a place in two dimensions: how far the record's facts
-//! were told (sequence, and which of the record's events), and how many bytes of text were shown by then. Text is cut
-//! into other pieces in replay than while it arrives; the bytes are the same, so that a reader may resume after any
-//! single event and neither misses nor repeats a character.
+//! were told (sequence, and which of the record's events), and how much text was shown by then (of which turn, how many
+//! bytes). Text is cut into other pieces in replay than while it arrives; the bytes are the same, so that a reader may
+//! resume after any single event and neither misses nor repeats a character.
 
 use std::sync::Arc;
 
@@ -18,19 +18,21 @@ use crate::record::{self, Note, Unreadable};
 const APPROACHING_PERCENT: u64 = 80;
 
 /// Place of an event in a session's stream. A piece of text stands behind the fact that was told last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventId {
     /// Sequence of the record; 0 stands before the first.
     pub seq: u64,
     /// 0 for the record's first fact.
     pub part: u32,
-    /// Bytes of text shown up to this event and with it, over all turns.
+    /// The model call whose text was shown last; 0 before the first.
+    pub step: Step,
+    /// Bytes of its text shown up to this event and with it.
     pub text: u64,
 }
 
 impl std::fmt::Display for EventId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}.{}", self.seq, self.part, self.text)
+        write!(f, "{}.{}.{}.{}", self.seq, self.part, self.step.0, self.text)
     }
 }
 
@@ -39,18 +41,31 @@ impl std::fmt::Display for EventId {
 pub struct Cursor {
     seq: u64,
     part: u32,
-    /// `None`: all text that came before the fact.
-    text: Option<u64>,
+    /// Of which turn how many bytes are known; `None`: all text that came before the fact.
+    text: Option<(Step, u64)>,
 }
 
+/// The text is no id of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no id of an event")]
+pub struct NoEventId;
+
 impl std::str::FromStr for Cursor {
-    type Err = std::num::ParseIntError;
+    type Err = NoEventId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut numbers = text.splitn(3, '.');
-        let seq = numbers.next().unwrap_or_default().parse()?;
-        let part = numbers.next().map_or(Ok(0), str::parse)?;
-        Ok(Self { seq, part, text: numbers.next().map(str::parse).transpose()? })
+        fn number<T: std::str::FromStr>(text: &str) -> Result<T, NoEventId> {
+            text.parse().map_err(|_| NoEventId)
+        }
+        let numbers: Vec<&str> = text.splitn(5, '.').collect();
+        match numbers[..] {
+            [seq] => Ok(Self { seq: number(seq)?, part: 0, text: None }),
+            [seq, part] => Ok(Self { seq: number(seq)?, part: number(part)?, text: None }),
+            [seq, part, step, text] => {
+                Ok(Self { seq: number(seq)?, part: number(part)?, text: Some((Step(number(step)?), number(text)?)) })
+            }
+            _ => Err(NoEventId),
+        }
     }
 }
 
@@ -62,9 +77,13 @@ impl Cursor {
             // The terminal event is told to whoever asks, also from behind it.
             return (there > here || event.terminal).then_some(event);
         };
-        let start = event.id.text - bytes;
         let seen = match self.text {
-            Some(seen) => seen.saturating_sub(start).min(bytes),
+            // Turns are compared as a whole: of one that was abandoned the journal may have less than was shown.
+            Some((step, seen)) => match event.id.step.cmp(&step) {
+                std::cmp::Ordering::Less => bytes,
+                std::cmp::Ordering::Equal => seen.saturating_sub(event.id.text - bytes).min(bytes),
+                std::cmp::Ordering::Greater => 0,
+            },
             None if there < here => bytes,
             None => 0,
         };
@@ -202,7 +221,7 @@ impl Projection {
             over: false,
             open: None,
             shown: (Step(0), 0),
-            place: EventId::default(),
+            place: EventId { seq: 0, part: 0, step: Step(0), text: 0 },
             facts: 0,
             approached: Vec::new(),
             failure: None,
@@ -441,7 +460,7 @@ impl Projection {
         if self.over {
             return;
         }
-        self.place = EventId { seq: record.seq, part: self.facts, text: self.place.text };
+        self.place = EventId { seq: record.seq, part: self.facts, ..self.place };
         self.facts += 1;
         events.push(StreamEvent { id: self.place, kind, at: record.at, remaining: self.remaining(record.at), payload, terminal: false });
     }
@@ -450,7 +469,7 @@ impl Projection {
     fn text(&mut self, step: Step, at: u64, payload: Payload) -> StreamEvent {
         let bytes = payload.text_bytes().unwrap_or(0);
         self.shown = (step, self.shown_of(step) + bytes);
-        self.place.text += bytes;
+        self.place = EventId { step, text: self.shown.1, ..self.place };
         StreamEvent { id: self.place, kind: "output_text.delta", at, remaining: self.remaining(at), payload, terminal: false }
     }
 
@@ -510,12 +529,12 @@ pub fn limits_json(limits: &Limits) -> Value {
 mod tests {
     use super::*;
 
-    fn fact(seq: u64, part: u32, text: u64) -> StreamEvent {
-        event(EventId { seq, part, text }, Payload::Value(Value::Null))
+    fn fact(seq: u64, part: u32) -> StreamEvent {
+        event(EventId { seq, part, step: Step(1), text: 10 }, Payload::Value(Value::Null))
     }
 
-    fn said(seq: u64, part: u32, upto: u64, text: &str) -> StreamEvent {
-        event(EventId { seq, part, text: upto }, Payload::Live { step: Step(1), text: text.into() })
+    fn said(seq: u64, part: u32, step: u32, upto: u64, text: &str) -> StreamEvent {
+        event(EventId { seq, part, step: Step(step), text: upto }, Payload::Live { step: Step(step), text: text.into() })
     }
 
     fn event(id: EventId, payload: Payload) -> StreamEvent {
@@ -533,26 +552,29 @@ mod tests {
     #[test]
     fn a_reader_gets_what_lies_behind_its_place() {
         let some = |text: &str| Some(text.to_owned());
-        assert_eq!(got("3.1.10", fact(3, 1, 10)), None);
-        assert_eq!(got("3.1.10", fact(3, 2, 10)), some("fact"));
-        assert_eq!(got("3.1.10", said(3, 1, 10, "abcd")), None);
-        assert_eq!(got("3.1.10", said(3, 1, 14, "abcd")), some("abcd"));
+        assert_eq!(got("3.1.4.10", fact(3, 1)), None);
+        assert_eq!(got("3.1.4.10", fact(3, 2)), some("fact"));
+        assert_eq!(got("3.1.4.10", said(3, 1, 4, 10, "abcd")), None);
+        assert_eq!(got("3.1.4.10", said(3, 1, 4, 14, "abcd")), some("abcd"));
         // Cut across the place, and told of an earlier fact than when it was live.
-        assert_eq!(got("3.1.10", said(3, 1, 12, "abcd")), some("cd"));
-        assert_eq!(got("5.0.10", said(3, 1, 12, "abcd")), some("cd"));
+        assert_eq!(got("3.1.4.10", said(3, 1, 4, 12, "abcd")), some("cd"));
+        assert_eq!(got("5.0.4.10", said(3, 1, 4, 12, "abcd")), some("cd"));
+        // An earlier turn is seen and a later one is not, however much of the earlier one the journal has.
+        assert_eq!(got("5.0.4.10", said(3, 1, 2, 900, "abcd")), None);
+        assert_eq!(got("5.0.4.10", said(7, 1, 6, 4, "abcd")), some("abcd"));
         // A place inside a character is that character's end.
-        assert_eq!(got("3.1.1", said(3, 1, 4, "€x")), some("x"));
+        assert_eq!(got("3.1.4.1", said(3, 1, 4, 4, "€x")), some("x"));
         // Ids without the later parts: text behind the fact is not known to be seen.
-        assert_eq!(got("3", said(3, 0, 4, "abcd")), some("abcd"));
-        assert_eq!(got("3", said(2, 7, 4, "abcd")), None);
-        assert_eq!(got("0", fact(1, 0, 0)), some("fact"));
+        assert_eq!(got("3", said(3, 0, 4, 4, "abcd")), some("abcd"));
+        assert_eq!(got("3", said(2, 7, 4, 4, "abcd")), None);
+        assert_eq!(got("0", fact(1, 0)), some("fact"));
     }
 
     #[test]
     fn an_id_is_read_as_it_is_written() {
-        let id = EventId { seq: 12, part: 3, text: 340 };
-        assert_eq!(id.to_string().parse::<Cursor>().unwrap(), Cursor { seq: 12, part: 3, text: Some(340) });
-        for wrong in ["", "x", "1.", "1.2.", "1.2.3.4", "-1", "1.2.x"] {
+        let id = EventId { seq: 12, part: 3, step: Step(5), text: 340 };
+        assert_eq!(id.to_string().parse::<Cursor>().unwrap(), Cursor { seq: 12, part: 3, text: Some((Step(5), 340)) });
+        for wrong in ["", "x", "1.", "1.2.", "1.2.3", "1.2.3.4.5", "-1", "1.2.3.x"] {
             assert!(wrong.parse::<Cursor>().is_err(), "{wrong}");
         }
     }

@@ -26,8 +26,8 @@ pub(crate) enum Mail {
     Tighten { wish: LimitsWish, heard: Option<MessageId>, told: Option<oneshot::Sender<Result<(), Untightened>>> },
     /// A call that is no read wants to leave; answered `true` once that is durable.
     Dispatch { step: Step, go: oneshot::Sender<bool> },
-    /// A piece of text has arrived.
-    Text { step: Step, offset: u64, text: String },
+    /// Text has arrived.
+    Text,
     /// Something to show.
     Note(Note),
 }

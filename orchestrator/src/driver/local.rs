@@ -131,6 +131,11 @@ impl Session {
         }
     }
 
+    /// By what right it writes.
+    pub(crate) const fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
     /// Its text while it arrives, if somebody may read along.
     pub(crate) fn live_text(&self) -> Option<Arc<LiveText>> {
         self.live.clone()
@@ -199,7 +204,9 @@ impl Session {
             // The crash came between the last record and the row.
             let verdict = self.progress.verdict().copied();
             let row = self.row(verdict.as_ref(), self.progress.tally.last_at);
-            self.write(Append { row, ..Append::default() }, Need::Applied).await;
+            if !self.write(Append { row, ..Append::default() }, Need::Applied).await && !self.lost {
+                self.shared.timeline.live.lose(self.lease);
+            }
             return;
         }
         self.hear(event, None).await;
@@ -224,14 +231,18 @@ impl Session {
                 // The step may have been dropped meanwhile; then nobody listens and nothing leaves.
                 let _ = go.send(may);
             }
-            Mail::Text { step, offset, text } => {
-                // The piece goes with its note and may be lost with it; what the turn says in the end is kept by itself.
-                let piece = body_of(&text);
-                let note = Note::Text { step, offset, bytes: piece.bytes.into(), digest: piece.digest };
-                self.note(&note, vec![Content { digest: piece.digest, text: text.into() }]);
-            }
+            Mail::Text => self.text_arrived(),
             Mail::Note(note) => self.note(&note, Vec::new()),
         }
+    }
+
+    /// Puts text that has arrived into the journal. A piece goes with its note and may be lost with it; what the turn says
+    /// in the end is kept by itself.
+    fn text_arrived(&mut self) {
+        let Some((step, offset, text)) = self.live.as_ref().and_then(|live| live.take()) else { return };
+        let piece = body_of(&text);
+        let note = Note::Text { step, offset, bytes: piece.bytes.into(), digest: piece.digest };
+        self.note(&note, vec![Content { digest: piece.digest, text: text.into() }]);
     }
 
     async fn answered(&mut self, done: Result<(Id, Done), JoinError>) {
@@ -273,6 +284,8 @@ impl Session {
 
     /// Applies an event: machine, journal, then the commands. Nothing runs unless the event is in the journal.
     async fn heard(&mut self, event: Event, message: Option<MessageId>) -> Heard {
+        // What readers were shown before a fact stands before it in the journal, also of a turn that it ends.
+        self.text_arrived();
         let at = self.clock.now().max(self.progress.tally.last_at);
         let body = record::write(&event);
         let name = event.name();

@@ -19,13 +19,21 @@ pub(crate) const PIECE_AGE: Duration = Duration::from_millis(250);
 /// it. Bounded by the largest answer of a model; gone with its turn.
 #[derive(Debug)]
 pub(crate) struct LiveText {
-    turn: Mutex<(Step, String)>,
+    turn: Mutex<Turn>,
     grown: watch::Sender<()>,
+}
+
+#[derive(Debug)]
+struct Turn {
+    step: Step,
+    text: String,
+    /// Bytes that were taken for the journal.
+    taken: usize,
 }
 
 impl LiveText {
     pub(crate) fn new() -> Self {
-        Self { turn: Mutex::new((Step(0), String::new())), grown: watch::Sender::new(()) }
+        Self { turn: Mutex::new(Turn { step: Step(0), text: String::new(), taken: 0 }), grown: watch::Sender::new(()) }
     }
 
     /// Says when there is more.
@@ -36,26 +44,43 @@ impl LiveText {
     /// Looks at the text so far.
     pub(crate) fn read<T>(&self, look: impl FnOnce(Step, &str) -> T) -> T {
         let turn = self.lock();
-        look(turn.0, &turn.1)
+        look(turn.step, &turn.text)
     }
 
-    fn push(&self, step: Step, piece: &str) {
-        {
+    /// What the journal has not, and where it begins in the turn's text.
+    pub(crate) fn take(&self) -> Option<(Step, u64, String)> {
+        let mut turn = self.lock();
+        let (from, piece) = (turn.taken, turn.text[turn.taken..].to_owned());
+        turn.taken = turn.text.len();
+        (!piece.is_empty()).then_some((turn.step, from as u64, piece))
+    }
+
+    /// Takes a piece in; says how much the journal has not. A turn that was given up is not listened to any more.
+    fn push(&self, step: Step, piece: &str) -> usize {
+        let waiting = {
             let mut turn = self.lock();
-            if turn.0 != step {
-                *turn = (step, String::new());
+            if step < turn.step {
+                return 0;
             }
-            turn.1.push_str(piece);
-        }
+            if step > turn.step {
+                *turn = Turn { step, text: String::new(), taken: 0 };
+            }
+            turn.text.push_str(piece);
+            turn.text.len() - turn.taken
+        };
         self.grown.send_replace(());
+        waiting
     }
 
-    /// The turn is over: the journal has it whole.
-    fn clear(&self) {
-        self.lock().1 = String::new();
+    /// A turn is over: the journal has it whole.
+    fn clear(&self, step: Step) {
+        let mut turn = self.lock();
+        if turn.step == step {
+            (turn.text, turn.taken) = (String::new(), 0);
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Step, String)> {
+    fn lock(&self) -> MutexGuard<'_, Turn> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -65,51 +90,22 @@ pub(crate) struct Pieces {
     step: Step,
     live: Arc<LiveText>,
     mail: mpsc::Sender<Mail>,
-    waiting: Mutex<Waiting>,
-}
-
-#[derive(Default)]
-struct Waiting {
-    text: String,
-    sent: u64,
 }
 
 impl Pieces {
     pub(crate) fn new(step: Step, live: Arc<LiveText>, mail: mpsc::Sender<Mail>) -> Self {
-        Self { step, live, mail, waiting: Mutex::default() }
+        Self { step, live, mail }
     }
 
-    /// Sends what has been gathered. What finds no room waits for the next piece; the whole turn carries it at last.
+    /// Says that there is text for the journal. Where there is no room for that, it goes with the next piece or fact.
     pub(crate) fn flush(&self) {
-        let mut waiting = self.lock();
-        if waiting.text.is_empty() {
-            return;
-        }
-        let text = std::mem::take(&mut waiting.text);
-        let bytes = text.len() as u64;
-        match self.mail.try_send(Mail::Text { step: self.step, offset: waiting.sent, text }) {
-            Ok(()) => waiting.sent += bytes,
-            Err(mpsc::error::TrySendError::Full(Mail::Text { text, .. }) | mpsc::error::TrySendError::Closed(Mail::Text { text, .. })) => {
-                waiting.text = text;
-            }
-            Err(_) => {}
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        let _ = self.mail.try_send(Mail::Text);
     }
 }
 
 impl TextSink for Pieces {
     fn text(&self, piece: &str) {
-        self.live.push(self.step, piece);
-        let full = {
-            let mut waiting = self.lock();
-            waiting.text.push_str(piece);
-            waiting.text.len() >= PIECE_BYTES
-        };
-        if full {
+        if self.live.push(self.step, piece) >= PIECE_BYTES {
             self.flush();
         }
     }
@@ -117,6 +113,25 @@ impl TextSink for Pieces {
 
 impl Drop for Pieces {
     fn drop(&mut self) {
-        self.live.clear();
+        self.live.clear(self.step);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_that_was_given_up_touches_nothing_of_the_next() {
+        let live = LiveText::new();
+        assert_eq!(live.push(Step(1), "old"), 3);
+        assert_eq!(live.push(Step(3), "new"), 3);
+        assert_eq!(live.push(Step(1), "late"), 0);
+        live.clear(Step(1));
+        assert_eq!(live.read(|step, text| (step, text.to_owned())), (Step(3), "new".to_owned()));
+        assert_eq!(live.take(), Some((Step(3), 0, "new".to_owned())));
+        assert_eq!((live.push(Step(3), "er"), live.take(), live.take()), (2, Some((Step(3), 3, "er".to_owned())), None));
+        live.clear(Step(3));
+        assert_eq!(live.read(|_, text| text.len()), 0);
     }
 }

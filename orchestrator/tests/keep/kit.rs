@@ -151,6 +151,7 @@ pub(crate) fn ask(input: &str) -> SessionRequest {
         tainted: false,
         previous: None,
         idempotency: None,
+        continues: false,
         forget: false,
         trace: None,
         limits: LimitsWish::default(),

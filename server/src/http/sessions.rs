@@ -33,7 +33,7 @@ use crate::http::sse::{Events, Native};
 use crate::http::types::{Include, SessionList, SessionObject};
 
 /// Said of what is no event's id.
-const NO_EVENT: &str = "expected the id of an event, like 12.0.340";
+const NO_EVENT: &str = "expected the id of an event, like 12.0.3.340";
 /// Largest body of a request, bytes.
 pub(crate) const BODY_MAX: usize = 256 << 10;
 /// Most bytes of a refused body that are read over.
@@ -104,7 +104,7 @@ pub(crate) async fn create(
     let continues = body.continues.unwrap_or(background || key.is_some());
     let after = if streams && key.is_some() { last_event_id(&headers)? } else { Cursor::default() };
     let request = request(body, arrival, header_deadline, streams || leaves, leaves);
-    let request = SessionRequest { idempotency: key, trace: Some(arrival.place.context(&headers)), ..request };
+    let request = SessionRequest { continues, idempotency: key, trace: Some(arrival.place.context(&headers)), ..request };
     let mut running = api.orchestrator.start(request).await.map_err(|failed| Problem::of_start(&failed))?;
     let guard = (!continues).then(|| running.cancel_on_drop());
     let replayed = running.replayed;
@@ -354,6 +354,7 @@ fn request(body: SessionBody, arrival: Arrival, header_deadline: Option<HeaderDe
         tainted: false,
         previous: body.previous,
         idempotency: None,
+        continues: false,
         forget: false,
         trace: None,
         limits: body.limits,

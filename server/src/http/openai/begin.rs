@@ -80,6 +80,7 @@ pub(crate) async fn begin<F: Form>(api: &Api, arrival: Arrival, headers: &Header
         previous: ask.previous,
         idempotency: key,
         forget: ask.forget,
+        continues,
         trace: Some(arrival.place.context(headers)),
         limits,
         tools_allow,
