@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, AppError, Role};
@@ -28,6 +28,8 @@ use crate::telemetry::logs;
 
 /// Largest input read from stdin, bytes; the prompt limit in characters is checked later.
 const STDIN_MAX: u64 = 1 << 20;
+/// How long leaving in order may take after the second signal.
+const LEAVE: Duration = Duration::from_millis(500);
 /// How long a settlement is waited for once the answer is there.
 const SETTLE: Duration = Duration::from_secs(120);
 
@@ -129,7 +131,7 @@ impl Run {
             previous: None,
             idempotency: None,
             continues: false,
-        forget: false,
+            forget: false,
             trace: Some(app.traces.root(&mut *app.rng.lock().unwrap_or_else(PoisonError::into_inner))),
             limits: LimitsWish::default(),
             tools_allow: None,
@@ -152,11 +154,14 @@ impl Run {
                 return ExitCode::from(refusal_code(&refused));
             }
         };
-        let Some(view) = self.follow(app, running, look, cancel).await else {
+        let Some((view, whole)) = self.follow(app, running, look, cancel).await else {
             say!("error: the session could not be followed to its end");
             return ExitCode::from(exit::UNAVAILABLE);
         };
-        match (self.json, self.stream) {
+        if self.stream && !whole {
+            say!("the stream broke off before its end; the whole answer follows");
+        }
+        match (self.json, self.stream && whole) {
             (true, false) => out!("{}", session_json(&view)),
             // The last event holds the session.
             (true, true) => {}
@@ -168,15 +173,16 @@ impl Run {
         view.verdict.map_or(ExitCode::from(exit::FAILURE), |verdict| exit::of_verdict(&verdict))
     }
 
-    /// Shows what happens until the verdict; Ctrl-C cancels the session, and it still ends in order.
-    async fn follow(&self, app: &App, mut running: Running, look: Look, cancel: &CancellationToken) -> Option<Arc<SessionView>> {
+    /// Shows what happens until the verdict, and says whether all of it was shown; Ctrl-C cancels the session, and it still
+    /// ends in order.
+    async fn follow(&self, app: &App, mut running: Running, look: Look, cancel: &CancellationToken) -> Option<(Arc<SessionView>, bool)> {
         let mut progress = Progress::new(look, self.quiet, self.stream, &running.limits);
         progress.line(&format!("session {}, deadline {} s", running.id, running.limits.deadline_ms / 1_000));
         let mut stream = app.orchestrator.follow(running.id, false).await.ok();
         let id = running.id;
         let mut tick = interval(TICK);
         let mut text = Streamed::default();
-        let mut stopping = false;
+        let (mut stopping, mut whole) = (false, false);
         // Ends with the stream, which ends with the session.
         loop {
             let event = tokio::select! {
@@ -208,6 +214,7 @@ impl Run {
                 (false, _) => {}
             }
             if event.terminal {
+                whole = true;
                 break;
             }
         }
@@ -221,7 +228,7 @@ impl Run {
         };
         tokio::select! {
             biased;
-            view = running.verdict(None) => view,
+            view = running.verdict(None) => view.map(|view| (view, whole)),
             () = asked, if !stopping => None,
         }
     }
@@ -278,6 +285,11 @@ async fn listen(stop: Arc<Stop>) {
         }
         token.cancel();
     }
+    // Whoever writes to a reader that takes nothing hears no token: leaving must not depend on it.
+    sleep(LEAVE).await;
+    let code = if stop.terminated.load(Ordering::Acquire) { exit::TERMINATED } else { exit::INTERRUPTED };
+    #[expect(clippy::disallowed_methods, reason = "as in a crash: the journal holds what is needed to go on")]
+    std::process::exit(code.into());
 }
 
 async fn next(stream: &mut Option<SessionStream>) -> Option<Followed> {
@@ -288,9 +300,12 @@ async fn next(stream: &mut Option<SessionStream>) -> Option<Followed> {
 }
 
 async fn from_stdin() -> std::io::Result<String> {
-    let mut text = String::new();
-    tokio::io::stdin().take(STDIN_MAX).read_to_string(&mut text).await?;
-    Ok(text)
+    let mut bytes = Vec::new();
+    tokio::io::stdin().take(STDIN_MAX + 1).read_to_end(&mut bytes).await?;
+    if bytes.len() as u64 > STDIN_MAX {
+        return Err(std::io::Error::other(format!("more than {STDIN_MAX} bytes; an input is never cut")));
+    }
+    String::from_utf8(bytes).map_err(std::io::Error::other)
 }
 
 fn refusal_code(refused: &StartError) -> u8 {

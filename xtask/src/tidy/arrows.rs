@@ -19,7 +19,7 @@ const ARROWS: [(&str, &str, &[&str]); 8] = [
     (
         "config",
         "ambit-config",
-        &["ambit-core", "ambit-resilience", "ambit-model-gateway", "ambit-tool-executor", "ambit-store", "ambit-orchestrator"],
+        &["ambit-core", "ambit-resilience", "ambit-model-gateway", "ambit-tool-executor", "ambit-store"],
     ),
     (
         "server",
@@ -27,7 +27,6 @@ const ARROWS: [(&str, &str, &[&str]); 8] = [
         &[
             "ambit-core",
             "ambit-config",
-            "ambit-resilience",
             "ambit-model-gateway",
             "ambit-tool-executor",
             "ambit-store",
