@@ -12,7 +12,7 @@ use crate::http::problem::FieldError;
 
 /// Said of a text of spaces alone.
 const BLANK: &str = "is blank";
-/// Most pieces of input.
+/// Most pieces of input, and most names of a list.
 pub(crate) const INPUT_ITEMS_MAX: usize = 256;
 
 /// Largest count that is understood: what `int64` of the OpenAPI document can say.
@@ -289,8 +289,12 @@ impl Reader {
             self.expected(at, "a list of names", value);
             return Vec::new();
         };
+        if names.len() > INPUT_ITEMS_MAX {
+            self.wrong(at, format!("has {} names, at most {INPUT_ITEMS_MAX} are taken", names.len()));
+            return Vec::new();
+        }
         let name = |(index, name): (usize, &Value)| self.text(name, &pointer(at, &index.to_string())).map(str::to_owned);
-        names.iter().take(INPUT_ITEMS_MAX).enumerate().filter_map(name).collect()
+        names.iter().enumerate().filter_map(name).collect()
     }
 
     pub(crate) fn metadata(&mut self, value: &Value, at: &str) -> BTreeMap<String, String> {
@@ -393,6 +397,15 @@ mod tests {
         for id in [json!("ses_"), json!(1), json!(null)] {
             check(json!({"agent": "a", "input": "x", "previous_session_id": id}), &["/previous_session_id"]);
         }
+    }
+
+    #[test]
+    fn every_name_counts_up_to_the_bound_and_more_are_refused() {
+        let tools = |key: &str, n: usize| json!({"agent": "a", "input": "x", "tools": {key: vec!["t"; n]}});
+        assert_eq!(read(&tools("deny", INPUT_ITEMS_MAX)).unwrap().tools_deny.len(), INPUT_ITEMS_MAX);
+        assert_eq!(read(&tools("allow", INPUT_ITEMS_MAX)).unwrap().tools_allow.unwrap().len(), INPUT_ITEMS_MAX);
+        check(tools("deny", INPUT_ITEMS_MAX + 1), &["/tools/deny"]);
+        check(tools("allow", INPUT_ITEMS_MAX + 1), &["/tools/allow"]);
     }
 
     #[test]
