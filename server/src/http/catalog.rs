@@ -8,7 +8,7 @@ use ambit_config::bounds;
 use ambit_core::session::Principal;
 
 use crate::http::Api;
-use crate::http::problem::{Code, Problem};
+use crate::http::problem::{Code, Problem, echo};
 use crate::http::types::{AgentList, AgentObject, LimitsObject, ProfileList, ProfileObject, ToolList, ToolObject};
 
 /// Every configured agent, with the worst case of one of its sessions.
@@ -25,10 +25,11 @@ pub(crate) async fn agents(State(api): State<Api>) -> Json<AgentList> {
 )]
 pub(crate) async fn agent(State(api): State<Api>, name: Result<Path<String>, PathRejection>) -> Result<Json<AgentObject>, Problem> {
     let name = name.map(|Path(name)| name).unwrap_or_default();
-    all(&api).into_iter().find(|agent| agent.name == name).map(Json).ok_or_else(|| {
-        let name: String = name.chars().take(128).collect();
-        Problem::new(Code::AgentNotFound, format!("agent `{name}` does not exist; GET /v1/agents lists them"))
-    })
+    all(&api)
+        .into_iter()
+        .find(|agent| agent.name == name)
+        .map(Json)
+        .ok_or_else(|| Problem::new(Code::AgentNotFound, format!("agent `{}` does not exist; GET /v1/agents lists them", echo(&name))))
 }
 
 /// Every tool that an agent of this process may be given.

@@ -539,7 +539,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// A caller's own text, cut to what helps to find the place.
-fn echo(text: &str) -> String {
+pub(crate) fn echo(text: &str) -> String {
     match text.char_indices().nth(ECHO_MAX) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),

@@ -28,7 +28,7 @@ use crate::http::described::{ListOrder, SessionRequestDoc, SessionStatus, Stream
 use crate::http::front::{Arrival, body_time};
 use crate::http::idempotency::{self, key_of};
 use crate::http::json;
-use crate::http::problem::{Code, FieldError, Problem};
+use crate::http::problem::{Code, FieldError, Problem, echo};
 use crate::http::sse::{Events, Native};
 use crate::http::types::{Include, SessionList, SessionObject};
 
@@ -54,6 +54,30 @@ const PAGE_MAX: u32 = 100;
 struct Preference {
     respond_async: bool,
     wait: Option<Duration>,
+}
+
+impl Preference {
+    /// True if caller and session go separate ways once it is begun, however the answer is given.
+    const fn parts(self, body: &SessionBody) -> bool {
+        body.background || self.respond_async
+    }
+
+    /// Says which preferences were kept.
+    fn name(self, response: &mut Response) {
+        let applied = match (self.respond_async, self.wait.is_some()) {
+            (true, true) => "respond-async, wait",
+            (true, false) => "respond-async",
+            (false, true) => "wait",
+            (false, false) => return,
+        };
+        response.headers_mut().insert(HeaderName::from_static("preference-applied"), HeaderValue::from_static(applied));
+    }
+}
+
+/// True if the session goes on without its caller.
+fn outlives(body: &SessionBody, preference: Preference, has_key: bool) -> bool {
+    // Whoever holds a key means to ask again: the answer has to be there then.
+    body.continues.unwrap_or(preference.parts(body) || has_key)
 }
 
 /// Starts a session.
@@ -97,12 +121,12 @@ pub(crate) async fn create(
     let body = body::read(&value).map_err(Problem::invalid)?;
     let key = key.map(|key| idempotency::named(key, &body.agent, &value, &local()));
     let streams = body.stream || accepts_stream(&headers);
-    let background = !streams && (body.background || preference.respond_async);
+    let background = !streams && preference.parts(&body);
     // Whoever may be answered 202 may follow later, and relies on it.
-    let leaves = background || (!streams && preference.wait.is_some());
-    // Whoever holds a key means to ask again: the answer has to be there then.
-    let continues = body.continues.unwrap_or(background || key.is_some());
-    let after = if streams && key.is_some() { last_event_id(&headers)? } else { Cursor::default() };
+    let leaves = preference.parts(&body) || (!streams && preference.wait.is_some());
+    let continues = outlives(&body, preference, key.is_some());
+    let after =
+        if streams && key.is_some() { last_event_id(&headers).map_err(|wrong| Problem::invalid(vec![wrong]))? } else { Cursor::default() };
     let request = request(body, arrival, header_deadline, streams || leaves, leaves);
     let request = SessionRequest { continues, idempotency: key, trace: Some(arrival.place.context(&headers)), ..request };
     let mut running = api.orchestrator.start(request).await.map_err(|failed| Problem::of_start(&failed))?;
@@ -113,7 +137,7 @@ pub(crate) async fn create(
         let stream = api.orchestrator.follow(running.id, false).await.map_err(|failed| Problem::of_begun(&failed, running.id))?;
         let events = Events {
             stream: stream.behind(after),
-            speech: Native(running.id),
+            speech: Native::new(running.id),
             session: running.id,
             due: running.due,
             guard,
@@ -146,11 +170,7 @@ pub(crate) async fn create(
             accepted(&api, running.id).await?
         }
     };
-    if preference.respond_async {
-        response.headers_mut().insert(HeaderName::from_static("preference-applied"), HeaderValue::from_static("respond-async"));
-    } else if preference.wait.is_some() {
-        response.headers_mut().insert(HeaderName::from_static("preference-applied"), HeaderValue::from_static("wait"));
-    }
+    preference.name(&mut response);
     name_source(&mut response, header_deadline);
     name_replay(&mut response, replayed);
     Ok(response)
@@ -193,11 +213,15 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     let id = session_id(id)?;
     let include = include(query.as_deref())?;
-    if let Some(wait) = prefer(&headers).wait {
+    // There is nothing to respond to later: only waiting means something here.
+    let preference = Preference { respond_async: false, ..prefer(&headers) };
+    if let Some(wait) = preference.wait {
         api.orchestrator.wait(id, Instant::now() + wait.min(WAIT_MAX)).await;
     }
     let view = api.orchestrator.view(id, include.transcript).await.map_err(|failed| Problem::of_lookup(&failed))?;
-    Ok(shown(StatusCode::OK, &view, include))
+    let mut response = shown(StatusCode::OK, &view, include);
+    preference.name(&mut response);
+    Ok(response)
 }
 
 /// A page of sessions, the youngest first.
@@ -255,28 +279,20 @@ pub(crate) async fn events(
 ) -> Result<Response, Problem> {
     let id = session_id(id)?;
     let mut settlement = false;
-    let mut source = "last-event-id";
-    let mut after = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+    let mut after = None;
     let mut errors = Vec::new();
     for (key, value) in pairs(query.as_deref().unwrap_or_default()) {
         match key.as_str() {
-            "starting_after" => {
-                source = "starting_after";
-                after = Some(value);
-            }
+            "starting_after" => after = Some(cursor(&value, "starting_after")),
             "settlement" if value == "true" || value == "false" => settlement = value == "true",
             "settlement" => errors.push(FieldError { detail: "expected true or false".into(), pointer: key }),
             _ => errors.push(FieldError { detail: "unknown parameter; there are starting_after and settlement".into(), pointer: key }),
         }
     }
-    let after = match after.map(|text| text.parse::<Cursor>()) {
-        None => Cursor::default(),
-        Some(Ok(after)) => after,
-        Some(Err(_)) => {
-            errors.push(FieldError { detail: NO_EVENT.into(), pointer: source.into() });
-            Cursor::default()
-        }
-    };
+    let after = after.unwrap_or_else(|| last_event_id(&headers)).unwrap_or_else(|wrong| {
+        errors.push(wrong);
+        Cursor::default()
+    });
     if !errors.is_empty() {
         return Err(Problem::invalid(errors));
     }
@@ -285,7 +301,7 @@ pub(crate) async fn events(
     let left = Duration::from_millis(view.deadline_ms.saturating_sub(ambit_orchestrator::wall_ms()));
     // What is over already is read to its end in any case.
     let due = (!settlement && view.verdict.is_none()).then(|| Instant::now() + left);
-    Ok(Events { stream, speech: Native(id), session: id, due, guard: None, _open: api.metrics.stream() }.into_response())
+    Ok(Events { stream, speech: Native::new(id), session: id, due, guard: None, _open: api.metrics.stream() }.into_response())
 }
 
 /// Asks a session to stop. Asking again, or after its end, changes nothing.
@@ -430,13 +446,15 @@ pub(crate) fn name_replay(response: &mut Response, replayed: bool) {
 }
 
 /// Behind which event a reader wants a stream to begin.
-fn last_event_id(headers: &HeaderMap) -> Result<Cursor, Problem> {
-    let Some(value) = headers.get("last-event-id") else { return Ok(Cursor::default()) };
-    value
-        .to_str()
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .ok_or_else(|| Problem::invalid(vec![FieldError { detail: NO_EVENT.into(), pointer: "last-event-id".into() }]))
+fn last_event_id(headers: &HeaderMap) -> Result<Cursor, FieldError> {
+    let name = "last-event-id";
+    // Bytes that are no text are no id either.
+    headers.get(name).map_or_else(|| Ok(Cursor::default()), |value| cursor(value.to_str().unwrap_or_default(), name))
+}
+
+/// The event that a caller names in the header or parameter `at`.
+fn cursor(text: &str, at: &str) -> Result<Cursor, FieldError> {
+    text.parse().map_err(|_| FieldError { detail: NO_EVENT.into(), pointer: at.into() })
 }
 
 fn accepts_stream(headers: &HeaderMap) -> bool {
@@ -465,10 +483,8 @@ fn prefer(headers: &HeaderMap) -> Preference {
 pub(crate) fn session_id(path: Result<Path<String>, PathRejection>) -> Result<SessionId, Problem> {
     // Bytes that are no text are no id either.
     let text = path.map(|Path(text)| text).unwrap_or_default();
-    text.parse().map_err(|_| {
-        let text: String = text.chars().take(64).collect();
-        Problem::new(Code::SessionNotFound, format!("`{text}` is no session: ids look like ses_ and 26 characters"))
-    })
+    text.parse()
+        .map_err(|_| Problem::new(Code::SessionNotFound, format!("`{}` is no session: ids look like ses_ and 26 characters", echo(&text))))
 }
 
 fn include(query: Option<&str>) -> Result<Include, Problem> {
@@ -549,6 +565,42 @@ mod tests {
         assert_eq!(read("respond-async, wait=5"), Preference { respond_async: true, wait: Some(Duration::from_secs(5)) });
         assert_eq!(read("wait=\"7\"; x"), Preference { respond_async: false, wait: Some(Duration::from_secs(7)) });
         assert_eq!(read("wait=-1"), Preference::default());
+    }
+
+    #[test]
+    fn what_was_asked_to_run_in_the_background_outlives_its_reader_however_the_answer_is_given() {
+        let asked = |background: bool, continues: Option<bool>| SessionBody { background, continues, ..SessionBody::default() };
+        let later = Preference { respond_async: true, wait: None };
+        assert!(outlives(&asked(true, None), Preference::default(), false));
+        assert!(outlives(&asked(false, None), later, false));
+        assert!(outlives(&asked(false, None), Preference::default(), true));
+        assert!(!outlives(&asked(false, None), Preference::default(), false));
+        assert!(!outlives(&asked(true, Some(false)), later, true) && outlives(&asked(false, Some(true)), Preference::default(), false));
+    }
+
+    #[test]
+    fn every_preference_that_was_kept_is_named() {
+        let named = |respond_async: bool, wait: Option<Duration>| {
+            let mut response = Response::default();
+            Preference { respond_async, wait }.name(&mut response);
+            response.headers().get("preference-applied").map(|value| value.to_str().unwrap().to_owned())
+        };
+        let wait = Some(Duration::ZERO);
+        assert_eq!(named(true, wait).as_deref(), Some("respond-async, wait"));
+        assert_eq!(named(true, None).as_deref(), Some("respond-async"));
+        assert_eq!(named(false, wait).as_deref(), Some("wait"));
+        assert_eq!(named(false, None), None);
+    }
+
+    #[test]
+    fn an_event_that_is_none_is_refused_where_it_stands() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(last_event_id(&headers).unwrap(), Cursor::default());
+        headers.insert("last-event-id", HeaderValue::from_static("x"));
+        assert_eq!(last_event_id(&headers).unwrap_err().pointer, "last-event-id");
+        headers.insert("last-event-id", HeaderValue::from_bytes(b"\xff").unwrap());
+        assert!(last_event_id(&headers).is_err());
+        assert_eq!(cursor("x", "starting_after").unwrap_err().pointer, "starting_after");
     }
 
     #[test]

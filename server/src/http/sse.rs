@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ambit_core::{Axis, Reason, SessionId, Status};
-use ambit_orchestrator::{CancelOnDrop, Followed, Said, SessionStream};
+use ambit_orchestrator::{CancelOnDrop, Followed, Remaining, Said, SessionStream, wall_ms};
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -22,7 +22,7 @@ use crate::telemetry::metrics::StreamGuard;
 
 /// Between two signs of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// Times that a stream is read again after a failure.
+/// Times in a row that a stream is read again after a failure.
 const READ_FAILURES_MAX: u32 = 8;
 /// Wait before that.
 const READ_AGAIN: Duration = Duration::from_millis(250);
@@ -104,6 +104,7 @@ impl<S: Speech> State<S> {
                 Err(_) if due.is_some_and(|due| due <= Instant::now()) => self.end(Status::Incomplete, Reason::Limit(Axis::Deadline)),
                 Err(_) => return Some(Bytes::from_static(b": ka\n")),
                 Ok(Ok(Some(event))) => {
+                    self.failures = 0;
                     self.over = event.terminal;
                     if event.terminal
                         && let Some(guard) = self.events.guard.take()
@@ -138,19 +139,45 @@ impl<S: Speech> State<S> {
 }
 
 /// The API's own events: `id:`, `event:`, `data:`.
-pub(crate) struct Native(pub(crate) SessionId);
+pub(crate) struct Native {
+    session: SessionId,
+    heard: Heard,
+}
+
+/// What of a stream was told last, and what its end would repeat.
+#[derive(Debug, Default)]
+struct Heard {
+    last: Option<(u64, Remaining)>,
+    has_verdict: bool,
+}
+
+impl Native {
+    pub(crate) fn new(session: SessionId) -> Self {
+        Self { session, heard: Heard::default() }
+    }
+}
 
 impl Speech for Native {
     fn say(&mut self, event: &Followed) -> Vec<Bytes> {
-        let payload = payload(event, self.0);
+        self.heard.last = Some((event.id.seq, event.remaining));
+        self.heard.has_verdict |= matches!(event.said, Said::Session(_));
+        let payload = payload(event, self.session);
         // JSON has no line feeds of its own: one data line.
         vec![Bytes::from(format!("id: {}\nevent: {}\ndata: {payload}\n\n", event.id, event.kind))]
     }
 
     fn give_up(&mut self, status: Status, reason: Reason) -> Vec<Bytes> {
-        let kind = format!("session.{status}");
-        let data = json!({"status": status.as_str(), "reason": reason.as_str()});
-        let payload = json!({"type": kind, "session_id": self.0.to_string(), "data": data});
+        // The verdict is told once: what then cannot be read is its settlement, which somebody has to look after.
+        let kind = if self.heard.has_verdict { "settlement.needs_attention".to_owned() } else { format!("session.{status}") };
+        let data = if self.heard.has_verdict {
+            json!({"reason": reason.as_str()})
+        } else {
+            json!({"status": status.as_str(), "reason": reason.as_str()})
+        };
+        let (seq, left) = self.heard.last.map_or((Value::Null, Value::Null), |(seq, left)| (seq.into(), remaining(left)));
+        let payload = json!({
+            "type": kind, "seq": seq, "session_id": self.session.to_string(), "at": rfc3339(wall_ms()), "remaining": left, "data": data,
+        });
         vec![Bytes::from(format!("event: {kind}\ndata: {payload}\n\n"))]
     }
 }
@@ -166,11 +193,44 @@ pub(crate) fn payload(event: &Followed, session: SessionId) -> Value {
         "seq": event.id.seq,
         "session_id": session.to_string(),
         "at": rfc3339(event.wall_ms),
-        "remaining": {
-            "ms": event.remaining.ms,
-            "model_calls": event.remaining.model_calls,
-            "tool_calls": event.remaining.tool_calls,
-        },
+        "remaining": remaining(event.remaining),
         "data": data,
     })
+}
+
+fn remaining(left: Remaining) -> Value {
+    json!({"ms": left.ms, "model_calls": left.model_calls, "tool_calls": left.tool_calls})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(heard: Heard) -> Value {
+        let mut native = Native { session: "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T".parse().unwrap(), heard };
+        let told = native.give_up(Status::Failed, Reason::StoreLost);
+        let [event] = told.as_slice() else { panic!("one terminal event: {told:?}") };
+        let text = std::str::from_utf8(event).unwrap();
+        let (kind, data) = text.strip_prefix("event: ").unwrap().trim_end().split_once("\ndata: ").unwrap();
+        let data: Value = serde_json::from_str(data).unwrap();
+        assert_eq!(data["type"], kind);
+        assert!(data["at"].is_string());
+        data
+    }
+
+    #[test]
+    fn a_stream_that_cannot_be_read_ends_as_the_session_only_before_its_verdict() {
+        let unread = ended(Heard::default());
+        assert_eq!(
+            (&unread["type"], &unread["data"]["status"], &unread["seq"]),
+            (&json!("session.failed"), &json!("failed"), &Value::Null)
+        );
+        let last = Some((7, Remaining { ms: 1, model_calls: 2, tool_calls: 3 }));
+        let begun = ended(Heard { last, has_verdict: false });
+        let left = json!({"ms": 1, "model_calls": 2, "tool_calls": 3});
+        assert_eq!((&begun["type"], &begun["seq"], &begun["remaining"]), (&json!("session.failed"), &json!(7), &left));
+        let settling = ended(Heard { last, has_verdict: true });
+        assert_eq!((&settling["type"], &settling["data"]), (&json!("settlement.needs_attention"), &json!({"reason": "store_lost"})));
+        assert_eq!((&settling["seq"], &settling["remaining"]), (&json!(7), &left));
+    }
 }

@@ -32,8 +32,8 @@ pub(crate) trait Form {
     /// Everything that is wrong with it.
     fn read(body: &Value) -> Result<Ask, Vec<FieldError>>;
 
-    /// Where this form has what native requests have at `pointer`.
-    fn place(pointer: &str) -> String;
+    /// Where this form has its words.
+    const WORDS: &'static str;
 }
 
 /// A session that was begun for a request.
@@ -77,7 +77,7 @@ pub(crate) async fn begin<F: Form>(api: &Api, arrival: Arrival, headers: &Header
         agent: ask.model.clone(),
         input: std::mem::take(&mut ask.said.input),
         tainted: ask.said.tainted,
-        previous: ask.previous,
+        previous: ask.goes_on_from(),
         idempotency: key,
         forget: ask.forget,
         continues,
@@ -93,7 +93,11 @@ pub(crate) async fn begin<F: Form>(api: &Api, arrival: Arrival, headers: &Header
         heard: ask.stream || ask.background,
         durable: ask.background,
     };
-    let running = api.orchestrator.start(request).await.map_err(|failed| Problem::of_start(&failed).pointing(F::place))?;
+    let running = api
+        .orchestrator
+        .start(request)
+        .await
+        .map_err(|failed| Problem::of_start(&failed).pointing(|pointer| ask.place(pointer, F::WORDS)))?;
     Ok(Begun { running, ask, continues, header_deadline })
 }
 

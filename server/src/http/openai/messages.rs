@@ -23,15 +23,22 @@ pub(crate) struct Conversation {
 impl Conversation {
     /// The caller's context.
     pub(crate) fn context(&mut self, text: &str) {
-        if !text.is_empty() {
+        if !text.trim().is_empty() {
             self.input.push(quoted(Voice::Context, text).into());
         }
     }
 
     fn history(&mut self, voice: Voice, text: &str) {
         self.tainted = true;
-        if !text.is_empty() {
+        if !text.trim().is_empty() {
             self.input.push(quoted(voice, text).into());
+        }
+    }
+
+    /// Refuses what was read without an error, and says nothing.
+    fn settle(&self, reader: &mut Reader, at: &str) {
+        if self.input.is_empty() && reader.errors.is_empty() {
+            reader.wrong(at, "says nothing");
         }
     }
 
@@ -71,6 +78,7 @@ impl Conversation {
                 ),
             }
         }
+        self.settle(reader, at);
     }
 
     /// `messages` of a chat completion.
@@ -80,6 +88,7 @@ impl Conversation {
                 self.message(reader, message, &at);
             }
         }
+        self.settle(reader, at);
     }
 
     fn message(&mut self, reader: &mut Reader, message: &Map<String, Value>, at: &str) {
@@ -289,6 +298,21 @@ mod tests {
             json!([{"type": "item_reference", "id": "msg_1"}, {"type": "web_search_call"}]),
             &["/in/0/type", "/in/1/type"],
         );
+    }
+
+    #[test]
+    fn what_says_nothing_is_refused() {
+        let refused =
+            |take: fn(&mut Conversation, &mut Reader, &Value, &str), value: Value| assert_eq!(read(take, &value).1, ["/in"], "{value}");
+        for blank in [json!(""), json!(" \n"), json!([{"type": "text", "text": ""}])] {
+            for role in ["system", "developer", "assistant"] {
+                refused(Conversation::messages, json!([{"role": role, "content": blank}]));
+                refused(Conversation::items, json!([{"role": role, "content": blank}]));
+            }
+        }
+        refused(Conversation::messages, json!([{"role": "assistant", "content": null}]));
+        refused(Conversation::items, json!([{"type": "reasoning", "id": "rs_1", "summary": []}]));
+        assert_eq!(read(Conversation::messages, &json!([{"role": "system", "content": "Go."}])).1, Vec::<String>::new());
     }
 
     #[test]

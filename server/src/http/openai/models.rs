@@ -7,10 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Api;
-use crate::http::problem::{Code, Problem};
-
-/// Longest part of an unknown name that is repeated, characters.
-const NAME_MAX: usize = 128;
+use crate::http::problem::{Code, Problem, echo};
 
 /// An agent in the form of a model.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -53,8 +50,7 @@ pub(crate) async fn get(State(api): State<Api>, id: Result<Path<String>, PathRej
     if api.orchestrator.agents().contains_key(&*id) {
         return Ok(Json(ModelObject::of(&api, &id)));
     }
-    let id: String = id.chars().take(NAME_MAX).collect();
-    Err(Problem::new(Code::AgentNotFound, format!("model `{id}` does not exist; GET /v1/models lists them")))
+    Err(Problem::new(Code::AgentNotFound, format!("model `{}` does not exist; GET /v1/models lists them", echo(&id))))
 }
 
 impl ModelObject {

@@ -11,14 +11,16 @@ use crate::http::problem::FieldError;
 pub(crate) struct Chat;
 
 impl Form for Chat {
+    const WORDS: &'static str = "/messages";
+
     fn read(body: &Value) -> Result<Ask, Vec<FieldError>> {
         let mut reader = Reader::default();
         let Some(object) = reader.object(body, "") else { return Err(reader.errors) };
         let given = |key: &str| object.get(key).filter(|value| !value.is_null());
         let mut ask = Ask::default();
         match given("messages") {
-            Some(value) => ask.said.messages(&mut reader, value, "/messages"),
-            None => reader.wrong("/messages", "is required: a list of messages"),
+            Some(value) => ask.said.messages(&mut reader, value, Self::WORDS),
+            None => reader.wrong(Self::WORDS, "is required: a list of messages"),
         }
         for (key, value) in object.iter().filter(|(_, value)| !value.is_null()) {
             let at = pointer("", key);
@@ -49,15 +51,6 @@ impl Form for Chat {
             }
         }
         ask.complete(reader, given("model").is_some())
-    }
-
-    fn place(pointer: &str) -> String {
-        match pointer {
-            "/agent" => "/model".to_owned(),
-            "/input" => "/messages".to_owned(),
-            "" => String::new(),
-            _ => format!("/ambit{pointer}"),
-        }
     }
 }
 

@@ -11,6 +11,8 @@ use crate::http::problem::FieldError;
 pub(crate) struct Responses;
 
 impl Form for Responses {
+    const WORDS: &'static str = "/input";
+
     fn read(body: &Value) -> Result<Ask, Vec<FieldError>> {
         let mut reader = Reader::default();
         let Some(object) = reader.object(body, "") else { return Err(reader.errors) };
@@ -23,8 +25,8 @@ impl Form for Responses {
             None => {}
         }
         match given("input") {
-            Some(value) => ask.said.items(&mut reader, value, "/input"),
-            None => reader.wrong("/input", "is required: a text, or a list of items"),
+            Some(value) => ask.said.items(&mut reader, value, Self::WORDS),
+            None => reader.wrong(Self::WORDS, "is required: a text, or a list of items"),
         }
         for (key, value) in object.iter().filter(|(_, value)| !value.is_null()) {
             let at = pointer("", key);
@@ -48,15 +50,6 @@ impl Form for Responses {
             reader.wrong("/store", "a background response is fetched later, and has to be kept until then");
         }
         ask.complete(reader, given("model").is_some())
-    }
-
-    fn place(pointer: &str) -> String {
-        match pointer {
-            "/agent" => "/model".to_owned(),
-            "/previous_session_id" => "/previous_response_id".to_owned(),
-            "/input" | "" => pointer.to_owned(),
-            _ => format!("/ambit{pointer}"),
-        }
     }
 }
 
@@ -110,14 +103,5 @@ mod tests {
     fn the_callers_context_comes_first() {
         let ask = Responses::read(&json!({"input": "x", "model": "a", "instructions": "be brief"})).unwrap();
         assert!(ask.said.input[0].contains("> be brief") && &*ask.said.input[1] == "x" && !ask.said.tainted);
-    }
-
-    #[test]
-    fn errors_of_the_session_point_into_this_form() {
-        for (native, here) in
-            [("/limits/cost_usd", "/ambit/limits/cost_usd"), ("/agent", "/model"), ("/previous_session_id", "/previous_response_id")]
-        {
-            assert_eq!(Responses::place(native), here);
-        }
     }
 }

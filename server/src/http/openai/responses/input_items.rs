@@ -4,13 +4,14 @@ use ambit_orchestrator::Line;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Api;
 use crate::http::described::ListOrder;
 use crate::http::problem::{FieldError, Problem};
-use crate::http::sessions::{pairs, session_id};
+use crate::http::sessions::{name_session, pairs, session_id};
 
 /// Items on a page, if nobody says how many.
 const PAGE_DEFAULT: usize = 20;
@@ -71,11 +72,13 @@ pub(crate) async fn input_items(
     State(api): State<Api>,
     id: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Result<Json<InputItems>, Problem> {
+) -> Result<Response, Problem> {
     let id = session_id(id)?;
     let page = Page::read(query.as_deref().unwrap_or_default()).map_err(Problem::invalid)?;
     let view = api.orchestrator.view(id, true).await.map_err(|failed| Problem::of_lookup(&failed))?;
-    Ok(Json(page.of(items(id.ulid(), &view.transcript))))
+    let mut response = Json(page.of(items(id.ulid(), &view.transcript))).into_response();
+    name_session(&mut response, id);
+    Ok(response)
 }
 
 /// The input ends with the user's last words: turns begin behind them.

@@ -7,6 +7,7 @@ mod stream;
 
 use std::time::Duration;
 
+use ambit_core::SessionId;
 use ambit_core::session::Canceller;
 use ambit_orchestrator::{SessionView, wall_ms};
 use axum::body::Body;
@@ -80,7 +81,8 @@ pub(crate) async fn create(
         let speech = Narration::new(&view, None);
         Events { stream, speech, session: id, due: begun.running.due, guard, _open: api.metrics.stream() }.into_response()
     } else if begun.ask.background {
-        as_it_stands(&api, id).await?
+        let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_begun(&failed, id))?;
+        as_it_stands(&api, &view).await
     } else {
         let view = begun.verdict(&api).await?;
         let items = if begun.ask.forget { Items::of_answer(&view) } else { said(&api, &view).await };
@@ -115,7 +117,7 @@ pub(crate) async fn get(
     let id = session_id(id)?;
     let Following { stream, after } = following(query.as_deref().unwrap_or_default()).map_err(Problem::invalid)?;
     if !stream {
-        return as_it_stands(&api, id).await;
+        return looked_up(&api, id).await;
     }
     let stream = api.orchestrator.follow(id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
     let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
@@ -136,10 +138,12 @@ pub(crate) async fn get(
         (status = 503, description = "STORE_UNAVAILABLE", body = Problem),
     ),
 )]
-pub(crate) async fn delete(State(api): State<Api>, id: Result<Path<String>, PathRejection>) -> Result<Json<Deleted>, Problem> {
+pub(crate) async fn delete(State(api): State<Api>, id: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
     let id = session_id(id)?;
     api.orchestrator.delete(id).await.map_err(|failed| Problem::of_lookup(&failed))?;
-    Ok(Json(Deleted { id: named(PREFIX, id), object: "response", deleted: true }))
+    let mut response = Json(Deleted { id: named(PREFIX, id), object: "response", deleted: true }).into_response();
+    name_session(&mut response, id);
+    Ok(response)
 }
 
 /// Asks a response to stop. Asking again, or after its end, changes nothing.
@@ -156,16 +160,21 @@ pub(crate) async fn cancel(State(api): State<Api>, id: Result<Path<String>, Path
     let id = session_id(id)?;
     api.orchestrator.cancel(id, Canceller::Caller).await.map_err(|failed| Problem::of_lookup(&failed))?;
     api.orchestrator.wait(id, Instant::now() + CANCEL_WAIT).await;
-    as_it_stands(&api, id).await
+    looked_up(&api, id).await
+}
+
+/// A session that somebody asks for by its id.
+async fn looked_up(api: &Api, id: SessionId) -> Result<Response, Problem> {
+    let view = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
+    Ok(as_it_stands(api, &view).await)
 }
 
 /// A session in its journal's words.
-async fn as_it_stands(api: &Api, id: ambit_core::SessionId) -> Result<Response, Problem> {
-    let view: SessionView = api.orchestrator.view(id, false).await.map_err(|failed| Problem::of_lookup(&failed))?;
-    let items = if view.verdict.is_some() { said(api, &view).await } else { Items::new(id) };
-    let mut response = Json(ResponseObject::of(&view, &items)).into_response();
-    name_session(&mut response, id);
-    Ok(response)
+async fn as_it_stands(api: &Api, view: &SessionView) -> Response {
+    let items = if view.verdict.is_some() { said(api, view).await } else { Items::new(view.id) };
+    let mut response = Json(ResponseObject::of(view, &items)).into_response();
+    name_session(&mut response, view.id);
+    response
 }
 
 /// How a response is to be read.
