@@ -127,7 +127,7 @@ pub(crate) fn gateway(script: &str) -> GatewayOptions {
             kind: DependencyKind::Model,
             permits: NonZeroU32::new(8).unwrap(),
             queue: 8,
-            fresh_wait: Duration::ZERO,
+            fresh_wait: Duration::from_secs(5),
             continuing_wait: Duration::from_secs(2),
         },
     };

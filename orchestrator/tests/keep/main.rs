@@ -4,3 +4,5 @@
 mod forget;
 #[cfg(test)]
 mod kit;
+#[cfg(test)]
+mod leaving;
