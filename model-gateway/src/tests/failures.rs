@@ -126,6 +126,49 @@ async fn a_success_without_an_answer_is_none() {
     }
 }
 
+/// What the first attempt is charged, whether that is a guess, and whether it has a first token.
+async fn charged(build: fn(Vec<String>) -> Build, acts: Vec<Act>) -> (u64, bool, bool) {
+    let upstream = Upstream::answers(acts).await;
+    let kit = build(vec![upstream.url()]).kit();
+    let outcome = kit.run(kit.heard_call()).await;
+    assert!(outcome.result.is_err());
+    let signals = kit.signals.0.lock().unwrap();
+    let first_token = signals.iter().find_map(|signal| match signal {
+        Signal::AttemptFinished { first_token, .. } => Some(first_token.is_some()),
+        _ => None,
+    });
+    (outcome.attempts[0].tokens(), outcome.attempts[0].at_least, first_token.unwrap())
+}
+
+#[tokio::test]
+async fn an_error_in_a_success_costs_what_it_says_and_nothing_where_it_says_nothing() {
+    let event = |data: &str| sse(&[&format!("data: {data}\n\n")]);
+    let error = r#""error":{"code":400,"message":"no luck"}"#;
+    let bare = format!("{{{error}}}");
+    // Of another shape than the dialect's.
+    let odd = format!("{{{error},\"choices\":7,\"output\":7,\"content\":7}}");
+    for build in [Build::chat, Build::responses, Build::anthropic] {
+        for acts in [json(&bare), json(&odd), event(&bare)] {
+            assert_eq!(charged(build, acts.clone()).await, (0, false, false), "{acts:?}");
+        }
+    }
+    let chat = format!(r#"{{{error},"usage":{{"prompt_tokens":10,"completion_tokens":4}}}}"#);
+    assert_eq!(charged(Build::chat, json(&chat)).await, (14, false, false));
+    assert_eq!(charged(Build::chat, event(&chat)).await, (14, false, false));
+    let message = format!(r#"{{"type":"message",{error},"usage":{{"input_tokens":10,"output_tokens":4}}}}"#);
+    assert_eq!(charged(Build::anthropic, json(&message)).await, (14, false, false));
+    let response = format!(r#"{{"status":"failed",{error},"usage":{{"input_tokens":10,"output_tokens":4}}}}"#);
+    assert_eq!(charged(Build::responses, json(&response)).await, (14, false, false));
+    let failed = format!(r#"{{"type":"response.failed","response":{response}}}"#);
+    assert_eq!(charged(Build::responses, event(&failed)).await, (14, false, false));
+    let said = r#"{"type":"response.output_text.delta","delta":"so"}"#;
+    let late = sse(&[&format!("data: {said}\n\n"), &format!("data: {failed}\n\n")]);
+    assert_eq!(charged(Build::responses, late).await, (14, false, true));
+    // It had begun, and says nothing: all of it is owed.
+    let late = sse(&[&chunk("{\"content\":\"so\"}", None), &format!("data: {bare}\n\n")]);
+    assert_eq!(charged(Build::chat, late).await, (26 + 100, true, true));
+}
+
 #[tokio::test]
 async fn breaks_and_silence_are_told_apart() {
     check_each(vec![Act::Reset], Unavailable(Unreachable), &["reset", "reset"], "no answer from 127.0.0.1").await;

@@ -55,14 +55,14 @@ struct CallUnderWay {
 
 impl MessageAssembly {
     fn start(&mut self, message: Message) -> Result<Brought, Value> {
+        if let Some(usage) = message.usage {
+            self.counts.update(usage);
+        }
         if let Some(error) = message.error.filter(is_error) {
             return Err(error);
         }
         if !message.model.0.is_empty() {
             self.model = Some(message.model.0);
-        }
-        if let Some(usage) = message.usage {
-            self.counts.update(usage);
         }
         let mut brought = Brought::default();
         if let Some(content) = message.content {

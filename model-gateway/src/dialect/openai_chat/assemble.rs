@@ -45,14 +45,14 @@ struct CallUnderWay {
 impl ChatAssembly {
     /// Takes a whole answer or a piece. Only the first choice counts; there is no other, none was asked for.
     fn completion(&mut self, completion: Completion) -> Result<Brought, Value> {
+        if let Some(usage) = completion.usage.and_then(|usage| usage.read()) {
+            self.usage = Some(usage);
+        }
         if let Some(error) = completion.error.filter(is_error) {
             return Err(error);
         }
         if !completion.model.0.is_empty() {
             self.model = Some(completion.model.0);
-        }
-        if let Some(usage) = completion.usage.and_then(|usage| usage.read()) {
-            self.usage = Some(usage);
         }
         Ok(completion.choices.into_iter().flatten().next().map(|choice| self.choice(choice)).unwrap_or_default())
     }

@@ -57,7 +57,7 @@ pub(super) fn body(ask: &Ask<'_>, stream: bool) -> Vec<u8> {
                 out.extend_from_slice(b",\"tool_choice\":\"none\"");
             }
         }
-        if !WITHOUT_REASONING.iter().any(|beginning| ask.model.starts_with(beginning)) {
+        if may_reason(ask.model) {
             out.extend_from_slice(b",\"include\":[\"reasoning.encrypted_content\"]");
         }
         out.extend_from_slice(b",\"max_output_tokens\":");
@@ -68,6 +68,15 @@ pub(super) fn body(ask: &Ask<'_>, stream: bool) -> Vec<u8> {
         out.push(b'}');
         out
     })
+}
+
+/// Judged by the name under the words around it: `ft:` of tuned models, and what gateways put before a `/`.
+fn may_reason(model: &str) -> bool {
+    let model = model.strip_prefix("ft:").unwrap_or(model);
+    let model = model.rsplit_once('/').map_or(model, |(_, name)| name);
+    let model = model.strip_prefix("ft:").unwrap_or(model);
+    let is_chat = model.starts_with("gpt-5") && model.contains("-chat");
+    !is_chat && !WITHOUT_REASONING.iter().any(|beginning| model.starts_with(beginning))
 }
 
 #[derive(Serialize)]
@@ -251,7 +260,22 @@ mod tests {
     #[test]
     fn encrypted_reasoning_is_asked_of_models_that_may_reason_and_a_stream_where_it_is_wanted() {
         let (c, none, target) = (conversation(), Tools::none(), "t".into());
-        for (model, asked) in [("gpt-5-mini", true), ("o3", true), ("gpt-oss-20b", true), ("gpt-4.1", false), ("gpt-3.5-turbo", false)] {
+        for (model, asked) in [
+            ("gpt-5-mini", true),
+            ("o3", true),
+            ("gpt-oss-20b", true),
+            ("openai/gpt-5", true),
+            ("ft:o4-mini:org::x", true),
+            ("gpt-4.1", false),
+            ("gpt-3.5-turbo", false),
+            ("chatgpt-4o-latest", false),
+            ("gpt-5-chat-latest", false),
+            ("gpt-5.1-chat-latest", false),
+            ("openai/gpt-4o", false),
+            ("gateway/openai/gpt-5-chat", false),
+            ("ft:gpt-4.1-mini:org::x", false),
+            ("openai/ft:gpt-4.1-mini:org::x", false),
+        ] {
             assert_eq!(sent(&Ask { model, ..ask(&c, &none, &target) }).get("include").is_some(), asked, "{model}");
         }
         let body: Value = serde_json::from_slice(&body(&ask(&c, &none, &target), true)).unwrap();

@@ -50,18 +50,9 @@ pub(super) async fn of_response(provider: &Provider, leg: &LegStage<'_>, mut res
     leg.fails(failure, &provider.without_secrets(&detail))
 }
 
-/// An error object where an answer should be, in a body or a stream that claims success.
-pub(super) fn of_error_object(
-    provider: &Provider,
-    leg: &LegStage<'_>,
-    headers: &HeaderMap,
-    value: &serde_json::Value,
-    began: bool,
-) -> Failure {
+/// An error object where an answer should be, in a body or a stream that claims success; what is owed was said before.
+pub(super) fn of_error_object(provider: &Provider, leg: &LegStage<'_>, headers: &HeaderMap, value: &serde_json::Value) -> Failure {
     let error = ProviderError::of_value(value);
-    if !began {
-        leg.unbilled();
-    }
     let failure = match error.status_of(200) {
         Some(status) => of_error(provider, status, headers, &error),
         None => Failure::new(Outcome::Malformed).with_code("error_in_success"),

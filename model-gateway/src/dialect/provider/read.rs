@@ -24,6 +24,8 @@ use crate::usage::Usage;
 const TAIL: Duration = Duration::from_secs(2);
 /// Longest wait for the end of a body behind `[DONE]`: it is on its way or never comes.
 const DRAIN: Duration = Duration::from_millis(20);
+/// A plain body that takes longer is an answer on its way: errors come in one piece, and no error has a first token.
+const AT_ONCE: Duration = Duration::from_millis(20);
 /// Ends a stream of chat completions, and what proxies make of other streams.
 const DONE: &str = "[DONE]";
 
@@ -162,9 +164,14 @@ impl Reading<'_> {
         }
     }
 
-    /// An error where an answer should be.
-    fn error(&self, error: &Value) -> Failure {
-        fail::of_error_object(self.provider, self.leg, self.response.headers(), error, self.last_piece.is_some())
+    /// An error where an answer should be. What it says was used is owed; where it says nothing, only what began is.
+    fn error(&self, error: &Value, usage: Option<Usage>, began: bool) -> Failure {
+        match usage {
+            Some(usage) => self.leg.reported(usage),
+            None if !began => self.leg.unbilled(),
+            None => {}
+        }
+        fail::of_error_object(self.provider, self.leg, self.response.headers(), error)
     }
 
     fn piece(&mut self) {
@@ -175,19 +182,32 @@ impl Reading<'_> {
 
 async fn plain<A: Assembly>(mut reading: Reading<'_>, ask: &Ask<'_>, mut body: Vec<u8>) -> Result<Answer, Failure> {
     let (leg, total_max) = (reading.leg, reading.provider.bounds.total_max);
-    reading.piece();
-    while let More::Bytes(bytes) = reading.more(None).await? {
-        if body.len() + bytes.len() > total_max {
-            return Err(fail::of_excess(leg, TooLarge::Total(total_max)));
+    reading.last_piece = Some(Instant::now());
+    let mut at_once = Some(Instant::now() + AT_ONCE);
+    // Each turn eats bytes, of which there are at most `response`, or ends the wait for what comes at once.
+    loop {
+        match reading.more(at_once).await? {
+            More::Bytes(bytes) if body.len() + bytes.len() > total_max => {
+                return Err(fail::of_excess(leg, TooLarge::Total(total_max)));
+            }
+            More::Bytes(bytes) => {
+                body.extend_from_slice(&bytes);
+                reading.last_piece = Some(Instant::now());
+            }
+            // From here on the time between two pieces is what bounds it.
+            More::Waited => {
+                at_once = None;
+                leg.first_token();
+            }
+            More::End => break,
         }
-        body.extend_from_slice(&bytes);
-        reading.piece();
     }
-    let Some(whole) = parse::<A::Whole>(&reading, &body, A::NAME)? else {
+    let mut assembly = A::default();
+    let Some(whole) = parse::<A::Whole>(leg, &body, A::NAME, |error| reading.error(error, None, false))? else {
         return Err(fail::of_nonsense(leg, "null"));
     };
-    let mut assembly = A::default();
-    let brought = assembly.take_whole(whole).map_err(|error| reading.error(&error))?;
+    let brought = assembly.take_whole(whole).map_err(|error| reading.error(&error, assembly.usage(), false))?;
+    leg.first_token();
     if brought.call {
         leg.call_begun();
     }
@@ -238,8 +258,10 @@ fn take_events<A: Assembly>(reading: &mut Reading<'_>, events: &mut Reader, asse
             continue;
         }
         let began = reading.last_piece.is_some();
-        let Some(event) = parse::<A::Event>(reading, data.as_bytes(), A::NAME)? else { continue };
-        let brought = assembly.take(event).map_err(|error| reading.error(&error))?;
+        let Some(event) = parse::<A::Event>(leg, data.as_bytes(), A::NAME, |error| reading.error(error, assembly.usage(), began))? else {
+            continue;
+        };
+        let brought = assembly.take(event).map_err(|error| reading.error(&error, assembly.usage(), began))?;
         if let Some(usage) = assembly.usage() {
             leg.reported(usage);
         }
@@ -258,11 +280,15 @@ fn take_events<A: Assembly>(reading: &mut Reading<'_>, events: &mut Reader, asse
 }
 
 /// One JSON text of an answer; `None` for `null`, an error for what is none of this dialect.
-fn parse<T: DeserializeOwned>(reading: &Reading<'_>, json: &[u8], name: &str) -> Result<Option<T>, Failure> {
-    let leg = reading.leg;
+fn parse<T: DeserializeOwned>(
+    leg: &LegStage<'_>,
+    json: &[u8],
+    name: &str,
+    error: impl FnOnce(&Value) -> Failure,
+) -> Result<Option<T>, Failure> {
     serde_json::from_slice::<Option<T>>(json).map_err(|_| match serde_json::from_slice::<Value>(json) {
         // Not of that shape: perhaps an error of another.
-        Ok(value) if value.get("error").is_some_and(is_error) => reading.error(&value),
+        Ok(value) if value.get("error").is_some_and(is_error) => error(&value),
         Ok(_) => fail::of_nonsense(leg, &format!("JSON that is no {name}")),
         Err(_) if json.trim_ascii_start().starts_with(b"<") => {
             fail::of_nonsense(leg, "a page of HTML: check `base_url`, or whether a login stands before it")
