@@ -37,7 +37,7 @@ const UNBUILT: &[(&str, Option<&str>, &str)] = &[
     ("tenants", None, "tenants"),
     ("keys", None, "signing, content and redaction keys"),
     ("server.stream_max", None, "streams that wait for an approval; none outlives the deadline of its session"),
-    ("store.retention", None, "retention; nothing is deleted"),
+    ("store.retention", None, "retention; nothing is deleted by age"),
     ("engine.kind", Some("temporal"), "the Temporal engine"),
     ("engine.temporal", None, "the Temporal engine"),
     ("telemetry.otlp", None, "settings for the export by OTLP; until then the standard variables `OTEL_EXPORTER_OTLP_..` say where to"),
