@@ -226,6 +226,21 @@ impl Launch {
         self.spawn(arguments).finish().await
     }
 
+    /// The same with a text on stdin.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub async fn run_fed(&self, input: &str, arguments: &[&str]) -> Finished {
+        self.write("stdin.txt", input);
+        let file = std::fs::File::open(self.folder().join("stdin.txt")).expect("it was just written");
+        let mut command = self.command(arguments);
+        command.stdin(file).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = started(command, arguments);
+        let stdout = Output::of(child.stdout.take().expect("stdout is piped"));
+        let stderr = Output::of(child.stderr.take().expect("stderr is piped"));
+        self.running(child, stdout, stderr).finish().await
+    }
+
     /// Starts `ambit serve` and waits until it has printed both addresses.
     ///
     /// # Panics

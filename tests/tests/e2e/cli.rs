@@ -122,3 +122,13 @@ async fn the_bounds_show_their_arithmetic() {
     let end = Launch::bare().run(&["bounds", "--json"]).await;
     assert!(serde_json::from_str::<Value>(&end.assert_code(0).stdout).unwrap().is_object());
 }
+
+#[tokio::test]
+async fn an_input_on_stdin_is_taken_whole_or_not_at_all() {
+    const MAX: usize = 1 << 20;
+    let launch = Launch::bare().env("AMBIT_LIMITS__PROMPT_CHARS", "8000000").env("AMBIT_LIMITS__TRANSCRIPT", "16MiB");
+    let whole = launch.run_fed(&"x".repeat(MAX), &["run", "ops", "-"]).await;
+    assert!(!whole.stderr.contains("stdin"), "{}", whole.stderr);
+    let cut = launch.run_fed(&"x".repeat(MAX + 1), &["run", "ops", "-"]).await;
+    cut.assert_code(2).assert_stderr("never cut");
+}
