@@ -2,16 +2,16 @@
 //!
 //! A connection holds a place from its accept to its end. Without a free place nothing is accepted: further connections
 //! wait in the system's queue, whose length is bounded too. A task a connection, owned by the tracker that is given.
+//!
+//! HTTP/1.1 alone is spoken: a reader that takes nothing stops its socket, which [`Unstalled`] sees. On a connection of
+//! HTTP/2 a reader could shut its window, answer every ping, and hold what is on its way for as long as it likes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::Request;
-use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper::server::conn::http1::Builder;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -19,7 +19,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt as _;
 use tracing::warn;
 
 use crate::stall::Unstalled;
@@ -28,10 +27,6 @@ use crate::stall::Unstalled;
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Most headers of a request. More are answered 431.
 const HEADERS_MAX: usize = 100;
-/// Most requests at once on one HTTP/2 connection.
-const STREAMS_MAX: u32 = 256;
-/// Between two signs of life that an HTTP/2 connection is asked for.
-const PING: Duration = Duration::from_secs(30);
 /// Wait after the system refused a connection, most often for want of open files: accepting again at once would spin.
 const REFUSED: Duration = Duration::from_millis(200);
 
@@ -48,36 +43,19 @@ pub(crate) struct Bounds {
 pub(crate) fn listen(tasks: &TaskTracker, stop: &CancellationToken, listener: TcpListener, router: Router, bounds: Bounds) {
     let (own, stop) = (tasks.clone(), stop.clone());
     tasks.spawn(async move {
-        let mut server = Builder::new(TokioExecutor::new());
-        server.http1().timer(TokioTimer::new()).header_read_timeout(bounds.head).max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
-        server.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).keep_alive_interval(PING);
-        let server = Arc::new(server);
+        let mut server = Builder::new();
+        // The buffer alone may hold a little more than its bound.
+        server.timer(TokioTimer::new()).header_read_timeout(bounds.head).max_buf_size(HEAD_BYTES_MAX);
+        server.max_header_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
         let graceful = GracefulShutdown::new();
         let places = Arc::new(Semaphore::new(bounds.connections));
         while let Some((stream, place)) = accepted(&listener, &places, &stop).await {
             let watcher = graceful.watcher();
             let (server, router) = (server.clone(), router.clone());
             own.spawn(async move {
-                let asked = Arc::new(AtomicBool::new(false));
-                let told = asked.clone();
-                let service = router.map_request(move |request: Request<Incoming>| {
-                    told.store(true, Ordering::Relaxed);
-                    request
-                });
-                let connection = server.serve_connection(TokioIo::new(Unstalled::new(stream)), TowerToHyperService::new(service));
-                let connection = watcher.watch(connection.into_owned());
-                // The server's own timer begins once it knows which version of HTTP is spoken.
-                let mute = async {
-                    sleep(bounds.head).await;
-                    if asked.load(Ordering::Relaxed) {
-                        std::future::pending::<()>().await;
-                    }
-                };
-                tokio::select! {
-                    // Its errors are the peer's: it left, or said what is no HTTP.
-                    _ = connection => {}
-                    () = mute => {}
-                }
+                let service = TowerToHyperService::new(router);
+                // Its errors are the peer's: it left, or said what is no HTTP.
+                let _ = watcher.watch(server.serve_connection(TokioIo::new(Unstalled::new(stream)), service)).await;
                 drop(place);
             });
         }

@@ -194,6 +194,16 @@ async fn what_is_no_http() {
     house.close().await;
 }
 
+/// A reader of HTTP/2 could hold a stream without reading it, and look alive: only HTTP/1.1 is spoken.
+#[tokio::test]
+async fn http_2_is_not_spoken() {
+    let house = Setup::new("ok").serve().await;
+    // The preface and an empty frame of settings; the answer ends, which a connection of HTTP/2 would not.
+    let said = send(&house, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
+    assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said:?}");
+    house.close().await;
+}
+
 /// Requests sent without waiting for answers get theirs in order.
 #[tokio::test]
 async fn requests_in_one_breath() {
