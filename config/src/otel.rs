@@ -1,8 +1,8 @@
 //! The standard variables of OpenTelemetry: where traces go, and which.
 //!
 //! They are read by their standard names and not as settings, since whoever runs a fleet sets them once for everything.
-//! **Invariant:** nothing is exported unless an endpoint is named; what is named and cannot be done is a problem and
-//! never ignored. Headers alone are read once more by the exporter, under the same names; here their form is checked.
+//! **Invariant:** nothing is exported unless an endpoint is named; what is named for traces and cannot be done is a problem,
+//! and what others of a fleet may make of their metrics, their logs and their TLS a notice: never ignored. Headers alone are read once more by the exporter, under the same names; here their form is checked.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,6 +31,13 @@ const FILES: [&str; 6] = [
     "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
     "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
 ];
+/// Exporters of other signals, of which there are none, and where those signals are found.
+const OTHERS: [(&str, &str); 2] = [
+    ("OTEL_METRICS_EXPORTER", "metrics are exported nowhere, `/metrics` shows them"),
+    ("OTEL_LOGS_EXPORTER", "logs are exported nowhere, they are lines on standard error"),
+];
+/// Whether TLS is left out for an endpoint without a scheme; ours has one.
+const INSECURE: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_INSECURE", "OTEL_EXPORTER_OTLP_INSECURE"];
 const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
 const SAMPLER_ARG: &str = "OTEL_TRACES_SAMPLER_ARG";
 const PROPAGATORS: &str = "OTEL_PROPAGATORS";
@@ -93,6 +100,7 @@ pub(crate) fn traces(env: &BTreeMap<String, String>, notices: &mut Vec<String>, 
     if reader.get(DISABLED).is_some_and(|(_, value)| value.eq_ignore_ascii_case("true")) {
         return None;
     }
+    notices.extend(reader.without_effect());
     let exporter = reader.get(EXPORTER).map(|(_, value)| value);
     match exporter {
         None | Some("otlp") => {}
@@ -120,6 +128,14 @@ impl<'a> Reader<'a> {
     /// The first of these that says something.
     fn first<'n>(&self, names: &[&'n str]) -> Option<(&'n str, &'a str)> {
         names.iter().find_map(|name| self.get(name))
+    }
+
+    /// What is said about variables that change nothing here.
+    fn without_effect(&self) -> Vec<String> {
+        let others = OTHERS.iter().filter_map(|(name, instead)| Some((self.get(name)?, *instead)));
+        let others = others.filter(|((_, value), _)| *value != "none");
+        let insecure = INSECURE.iter().filter_map(|name| Some((self.get(name)?, "the scheme of the endpoint decides about TLS")));
+        others.chain(insecure).map(|((name, value), instead)| format!("{name} is {value:?}, which has no effect: {instead}")).collect()
     }
 
     fn wrong(&mut self, name: &str, value: &str, reason: &str, hint: &str) {
@@ -165,15 +181,15 @@ impl<'a> Reader<'a> {
     /// The endpoint of traces as it stands; the one of all signals with the path of traces, where HTTP is spoken.
     fn endpoint(&mut self, protocol: OtlpProtocol) -> Option<String> {
         let (name, value) = self.first(&ENDPOINT)?;
+        // Before anything else, and wherever it stands: what is shown of an address must not hold a password.
+        if value.contains('@') {
+            let problem = Problem::new(Some(Place::Variable(name.into())), "", "holds credentials, or an `@` that is no part of any");
+            self.problems.push(problem.hint(format!("send credentials as a header: {}; any other `@` is written `%40`", HEADERS[1])));
+            return None;
+        }
         let host = value.strip_prefix("http://").or_else(|| value.strip_prefix("https://")).unwrap_or_default();
         if host.is_empty() || host.starts_with(['/', '?', '#']) || value.contains(char::is_whitespace) {
             self.wrong(name, value, "no http or https address", "like `http://localhost:4318`, or port 4317 for grpc");
-            return None;
-        }
-        if host.split('/').next().is_some_and(|authority| authority.contains('@')) {
-            // Its value is a secret then.
-            let problem = Problem::new(Some(Place::Variable(name.into())), "", "holds credentials");
-            self.problems.push(problem.hint(format!("send them as a header: {}", HEADERS[1])));
             return None;
         }
         match protocol {
@@ -345,8 +361,40 @@ mod tests {
         check(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")], "http://collector:4318");
         refused(("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "localhost:4318"), "no http or https address");
         refused(("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http:///v1"), "no http or https address");
-        refused(("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://me:secret@host"), "credentials");
         check(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "https://o:4317/"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")], "https://o:4317");
+    }
+
+    #[test]
+    fn an_address_with_credentials_is_refused_and_never_shown() {
+        for name in ENDPOINT {
+            for wrong in ["http://me:hunter2@host", "me:hunter2@host", "http://me:hunter2/@host", "https:/me:hunter2@host:4318", "hunter2@"]
+            {
+                let (export, notices, problems) = read(&[(name, wrong)]);
+                assert!(export.is_none() && problems.len() == 1, "{wrong}: {problems:?}");
+                assert!(problems[0].contains(name) && problems[0].contains("credentials"), "{problems:?}");
+                assert!(!format!("{notices:?} {problems:?}").contains("hunter2"), "{problems:?}");
+            }
+        }
+        let check = export(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://o/team%40shop")]);
+        assert_eq!(check.endpoint, "https://o/team%40shop");
+    }
+
+    #[test]
+    fn what_has_no_effect_is_said_whether_traces_are_exported_or_not() {
+        for (name, value, instead) in [
+            ("OTEL_METRICS_EXPORTER", "otlp", "`/metrics`"),
+            ("OTEL_LOGS_EXPORTER", "console", "standard error"),
+            ("OTEL_EXPORTER_OTLP_TRACES_INSECURE", "true", "scheme"),
+            ("OTEL_EXPORTER_OTLP_INSECURE", "false", "scheme"),
+        ] {
+            for more in [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://o"), ("OTEL_TRACES_EXPORTER", "none")] {
+                let (_, notices, problems) = read(&[(name, value), more]);
+                assert!(problems.is_empty() && notices.len() == 1, "{name}: {notices:?} {problems:?}");
+                assert!(notices[0].contains(name) && notices[0].contains(instead), "{notices:?}");
+            }
+            assert_eq!(read(&[(name, value), ("OTEL_SDK_DISABLED", "true")]), (None, vec![], vec![]));
+        }
+        assert_eq!(read(&[("OTEL_METRICS_EXPORTER", "none"), ("OTEL_LOGS_EXPORTER", "none")]), (None, vec![], vec![]));
     }
 
     #[test]

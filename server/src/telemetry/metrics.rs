@@ -76,6 +76,8 @@ pub(crate) struct Metrics {
     process: Process,
     /// Attempts and logical calls of each target, for their ratio.
     legs: Mutex<BTreeMap<String, (u64, u64)>>,
+    /// Held from the reset of a family until it is whole and read: one who asks must not see what another takes apart.
+    whole: Mutex<()>,
 }
 
 /// The bulkhead of one pool at one moment.
@@ -228,6 +230,7 @@ impl Metrics {
             spans: spans(r)?,
             process: Process::new(r)?,
             legs: Mutex::default(),
+            whole: Mutex::default(),
             registry,
         })
     }
@@ -398,6 +401,7 @@ impl Metrics {
 
     /// Another configuration is in force.
     pub(crate) fn revision(&self, revision: &str) {
+        let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         self.build.reset();
         self.build.with_label_values(&[env!("CARGO_PKG_VERSION"), revision]).set(1);
     }
@@ -410,6 +414,7 @@ impl Metrics {
 
     /// The text of `/metrics`, with the bulkheads as they are now.
     pub(crate) fn text(&self, pools: &[Pool], in_flight: &[(Arc<str>, usize)]) -> Result<String, prometheus::Error> {
+        let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         // What is there no more is shown no more: an agent or a bulkhead that was configured away.
         self.in_flight.reset();
         self.permits.reset();
@@ -480,4 +485,35 @@ fn int_gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> R
 
 fn histograms(registry: &Registry, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> Result<HistogramVec, prometheus::Error> {
     registered(registry, HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Enough that two who ask at once meet in the middle many times.
+    const ROUNDS: usize = 300;
+
+    #[test]
+    fn whoever_asks_sees_every_family_whole_whoever_else_asks() {
+        let metrics = Metrics::new("1", "r").unwrap();
+        let pool = |n: usize| Pool { name: format!("p{n}"), kind: DependencyKind::Model, limit: 3, in_use: 1, sleeping: 0, queued: 0 };
+        let pools: Vec<_> = (0..20).map(pool).collect();
+        let agents: Vec<(Arc<str>, usize)> = (0..20).map(|n| (format!("a{n}").into(), 7)).collect();
+        let ask = || {
+            for _ in 0..ROUNDS {
+                metrics.revision("s");
+                let text = metrics.text(&pools, &agents).unwrap();
+                let lines = |beginning: &str, end: &str| text.lines().filter(|l| l.starts_with(beginning) && l.ends_with(end)).count();
+                assert_eq!(lines("ambit_sessions_in_flight{", " 7"), 20);
+                assert_eq!(lines("ambit_bulkhead_permits{", " 3"), 20);
+                assert_eq!(lines("ambit_bulkhead_queue_length{", " 0"), 20);
+                assert_eq!(lines("ambit_build_info{", " 1"), 1);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(ask);
+            scope.spawn(ask);
+        });
+    }
 }
