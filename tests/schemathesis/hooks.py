@@ -25,6 +25,15 @@ def before_call(context, case, kwargs):
     # OpenAI's items have more forms than the document tells.
     if isinstance(body.get("input"), list) and names_agent == "model":
         body["input"] = [{"role": "user", "content": "hi"}]
+    # A session to go on from is named once.
+    if body.get("previous_response_id") and isinstance(body.get("ambit"), dict):
+        body["ambit"].pop("previous_session_id", None)
+    # At least one message says something.
+    if isinstance(body.get("messages"), list) and body["messages"]:
+        body["messages"][-1] = {"role": "user", "content": "hi"}
+    if isinstance(body.get("tools"), list):
+        for tool in body["tools"]:
+            tool.get("function", tool)["name"] = TOOLS[0]
     for own in (body, body.get("ambit")):
         tools = own.get("tools") if isinstance(own, dict) else None
         for names in ("allow", "deny"):

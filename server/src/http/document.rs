@@ -14,7 +14,9 @@ use utoipa::openapi::OpenApi;
 static SERVED: LazyLock<String> = LazyLock::new(|| complete(&super::documented().1).to_string());
 
 /// What every endpoint may answer with, besides what it says itself.
-const EVERYWHERE: [(&str, &str); 2] = [("403", "FORBIDDEN"), ("500", "INTERNAL")];
+const EVERYWHERE: [(&str, &str); 3] = [("403", "FORBIDDEN"), ("500", "INTERNAL"), ("503", OVERLOADED)];
+/// Also said by a server that is still starting.
+const OVERLOADED: &str = "OVERLOADED";
 /// Where a schema says that it is a problem.
 const PROBLEM: &str = "#/components/schemas/Problem";
 /// Members of a path that are no operations.
@@ -38,13 +40,23 @@ pub(crate) fn complete(document: &OpenApi) -> Value {
         let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { continue };
         for (status, code) in EVERYWHERE {
             let response = || json!({"description": code, "content": {"application/json": {"schema": {"$ref": PROBLEM}}}});
-            responses.entry(status).or_insert_with(response);
+            let told = responses.entry(status).or_insert_with(response);
+            also(told, code);
         }
         for response in responses.values_mut().filter_map(Value::as_object_mut) {
             one(response);
         }
     }
     document
+}
+
+/// Names a code in a response that is a problem, unless it names it already.
+fn also(response: &mut Value, code: &str) {
+    let is_problem = response["content"]["application/json"]["schema"]["$ref"] == PROBLEM;
+    let told = response["description"].as_str().unwrap_or_default();
+    if is_problem && !told.contains(code) {
+        response["description"] = format!("{told}, {code}").into();
+    }
 }
 
 fn operations(document: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
@@ -100,10 +112,28 @@ mod tests {
                 assert_eq!(response["headers"]["x-should-retry"].is_object(), is_problem, "{id} {status}");
                 assert_ne!(response["content"]["application/json"]["schema"]["$ref"], PROBLEM, "{id} {status}");
             }
-            assert!(operation["responses"]["403"].is_object() && operation["responses"]["500"].is_object(), "{id}");
+            for (status, code) in EVERYWHERE {
+                let response = &operation["responses"][status];
+                // What is asked for readiness answers in its own form.
+                let is_problem = response["content"]["application/problem+json"].is_object();
+                assert!(!is_problem || response["description"].as_str().unwrap().contains(code), "{id} {status}");
+                assert!(is_problem || id == "health_readyz", "{id} {status}");
+            }
             assert!(ids.insert(id.clone()), "{id} names two operations");
         }
         assert!(ids.contains("sessions_create") && ids.contains("health_openapi"), "{ids:?}");
+    }
+
+    #[test]
+    fn tags_of_operations_are_those_that_are_described() {
+        for (_, document) in [super::super::documented(), super::super::admin::documented()] {
+            let mut document = complete(&document);
+            let described: BTreeSet<String> =
+                document["tags"].as_array().unwrap().iter().map(|tag| tag["name"].as_str().unwrap().to_owned()).collect();
+            let used: BTreeSet<String> =
+                operations(&mut document).map(|operation| operation["tags"][0].as_str().unwrap().to_owned()).collect();
+            assert_eq!(used, described);
+        }
     }
 
     /// What the document says of a request is what is checked.

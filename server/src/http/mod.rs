@@ -110,7 +110,7 @@ impl Api {
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Ambit", description = "Runs tool-using agents that always stop: on time, within budget, with every side effect accounted for."),
-    tags((name = "sessions", description = "Bounded runs of agents"), (name = "catalog", description = "What is configured"), (name = "health", description = "What machines ask"), (name = "responses", description = "The same in OpenAI's Responses form"), (name = "chat", description = "The same as chat completions"), (name = "models", description = "Agents as models")),
+    tags((name = "sessions", description = "Bounded runs of agents"), (name = "catalog", description = "What is configured"), (name = "health", description = "What machines ask"), (name = "openai", description = "The same sessions in OpenAI's forms, and agents as models")),
 )]
 struct Doc;
 

@@ -261,7 +261,7 @@ pub(crate) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> R
     get, path = "/v1/sessions/{id}/events", tag = "sessions",
     params(
         ("id" = String, Path, description = "`ses_<ULID>`, or `resp_<ULID>`", pattern = "^(ses|resp)_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$"),
-        ("starting_after" = Option<String>, Query, description = "Id of the last event that is known; goes before `Last-Event-ID`", nullable = false, pattern = "^[0-9]{1,18}(\\.[0-9]{1,9}(\\.[0-9]{1,18})?)?$"),
+        ("starting_after" = Option<String>, Query, description = "Id of the last event that is known; goes before `Last-Event-ID`", nullable = false, pattern = "^[0-9]{1,18}(\\.[0-9]{1,9}(\\.[0-9]{1,9}\\.[0-9]{1,18})?)?$"),
         ("settlement" = Option<bool>, Query, description = "Also what comes after the verdict", nullable = false),
     ),
     responses(

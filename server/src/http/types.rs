@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ambit_core::Limits;
+use ambit_core::{Limits, Reason, Status};
 use ambit_orchestrator::{SessionView, StepTally};
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -65,6 +65,13 @@ pub(crate) struct SessionObject {
     /// With `?include=transcript`.
     #[serde(skip_serializing_if = "Option::is_none")]
     transcript: Option<Vec<LineObject>>,
+}
+
+impl SessionObject {
+    /// Says that it ended, for a reader who cannot be told more.
+    pub(crate) const fn give_up(&mut self, status: Status, reason: Reason) {
+        (self.status, self.reason) = (status.as_str(), Some(reason.as_str()));
+    }
 }
 
 /// A piece of the answer.

@@ -90,7 +90,10 @@ async fn a_wait_that_runs_out_leaves_the_session_running() {
     let session = answer.assert_status(202).json();
     assert_eq!(answer.header("preference-applied"), Some("wait"));
     house.provider.release();
-    assert_end(&house.verdict(session["id"].as_str().unwrap()).await, "completed", "answered");
+    let id = session["id"].as_str().unwrap();
+    assert_end(&house.verdict(id).await, "completed", "answered");
+    let looked = house.api.request(Method::GET, &format!("/v1/sessions/{id}")).header("prefer", "wait=1");
+    assert_eq!(house.api.send(looked).await.assert_status(200).header("preference-applied"), Some("wait"));
     house.close().await;
 }
 
@@ -244,6 +247,26 @@ async fn a_caller_may_leave_a_session_that_is_to_continue() {
     assert_end(&done, "completed", "answered");
     assert_eq!(done["output_text"], "kept");
     house.close().await;
+}
+
+#[tokio::test]
+async fn a_caller_may_leave_a_session_in_the_background_that_is_streamed() {
+    for in_body in [true, false] {
+        let house = Setup::new("held ok(kept)").serve().await;
+        let mut body = House::request("hi");
+        if in_body {
+            body["background"] = json!(true);
+        }
+        let request = house.api.request(Method::POST, "/v1/sessions").header("accept", "text/event-stream").json(&body);
+        let request = if in_body { request } else { request.header("prefer", "respond-async") };
+        let mut stream = house.api.stream(request).await.events().await;
+        let id = stream.next().await.unwrap().json()["session_id"].as_str().unwrap().to_owned();
+        house.provider.wait_for("the model call", |seen| seen.in_flight == 1).await;
+        drop(stream);
+        house.provider.release();
+        assert_end(&house.verdict(&id).await, "completed", "answered");
+        house.close().await;
+    }
 }
 
 #[tokio::test]

@@ -26,6 +26,12 @@ pub(crate) struct ChatRequestDoc {
     /// Most output tokens of one model call.
     #[schema(minimum = 1)]
     max_completion_tokens: Option<u32>,
+    /// The same by its older name; of both the smaller counts.
+    #[schema(minimum = 1)]
+    max_tokens: Option<u32>,
+    /// Only these of the agent's tools.
+    tools: Option<Vec<ChatToolDoc>>,
+    tool_choice: Option<ToolChoiceDoc>,
     ambit: Option<AmbitDoc>,
 }
 
@@ -55,7 +61,68 @@ pub(crate) struct ResponseRequestDoc {
     max_output_tokens: Option<u32>,
     /// Most tool calls.
     max_tool_calls: Option<u32>,
+    /// Only these of the agent's tools.
+    tools: Option<Vec<FunctionDoc>>,
+    tool_choice: Option<ToolChoiceDoc>,
     ambit: Option<AmbitDoc>,
+}
+
+/// A tool of the agent's as chat completions name it. Its description and its schema are the agent's.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = RequestChatTool)]
+#[expect(dead_code, reason = "described, never built")]
+pub(crate) struct ChatToolDoc {
+    #[serde(rename = "type")]
+    kind: FunctionKindDoc,
+    function: FunctionNameDoc,
+}
+
+/// Its name.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = RequestFunctionName)]
+#[expect(dead_code, reason = "described, never built")]
+pub(crate) struct FunctionNameDoc {
+    #[schema(min_length = 1)]
+    name: String,
+}
+
+/// A tool of the agent's as responses name it. Its description and its schema are the agent's.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = RequestFunction)]
+#[expect(dead_code, reason = "described, never built")]
+pub(crate) struct FunctionDoc {
+    #[serde(rename = "type")]
+    kind: FunctionKindDoc,
+    #[schema(min_length = 1)]
+    name: String,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[schema(as = RequestFunctionKind)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FunctionKindDoc {
+    Function,
+}
+
+/// Whether tools may be called. An object of type `allowed_tools` leaves only the tools that it names; being made to call
+/// one is ignored.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = RequestToolChoice)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "described, never built")]
+pub(crate) enum ToolChoiceDoc {
+    Mode(ToolChoiceModeDoc),
+    #[schema(value_type = Object)]
+    Tools(serde_json::Map<String, serde_json::Value>),
+}
+
+#[derive(Deserialize, ToSchema)]
+#[schema(as = RequestToolChoiceMode)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ToolChoiceModeDoc {
+    None,
+    Auto,
+    Required,
 }
 
 /// What only Ambit has. Unknown members are refused.
@@ -90,7 +157,7 @@ pub(crate) struct StreamOptionsDoc {
     include_usage: Option<bool>,
 }
 
-/// Messages in their order.
+/// Messages in their order. At least one says something.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = RequestMessages, min_items = 1, max_items = 256)]
 #[expect(dead_code, reason = "described, never built")]
@@ -119,6 +186,7 @@ pub(crate) struct ResponseItemsDoc(Vec<serde_json::Value>);
 #[expect(dead_code, reason = "described, never built")]
 pub(crate) enum ChatMessageDoc {
     User(UserMessageDoc),
+    Assistant(AssistantMessageDoc),
     Other(OtherMessageDoc),
 }
 
@@ -129,6 +197,15 @@ pub(crate) enum ChatMessageDoc {
 pub(crate) struct UserMessageDoc {
     role: UserRoleDoc,
     content: UserContentDoc,
+}
+
+/// Words that an assistant is said to have said; with `tool_calls` there may be none.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = RequestAssistantMessage)]
+#[expect(dead_code, reason = "described, never built")]
+pub(crate) struct AssistantMessageDoc {
+    role: AssistantRoleDoc,
+    content: Option<ContentDoc>,
 }
 
 /// Words of somebody else.
@@ -145,6 +222,13 @@ pub(crate) struct OtherMessageDoc {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum UserRoleDoc {
     User,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[schema(as = RequestAssistantRole)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AssistantRoleDoc {
+    Assistant,
 }
 
 #[derive(Deserialize, ToSchema)]

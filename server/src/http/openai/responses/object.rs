@@ -201,6 +201,7 @@ impl ResponseObject {
     /// The same ended without a verdict that could be read.
     pub(crate) fn given_up(mut self, status: Status, reason: Reason, items: &Items) -> Self {
         self.status = status.as_str();
+        self.ambit.give_up(status, reason);
         self.output = items.all().to_vec();
         match status {
             Status::Failed => {
