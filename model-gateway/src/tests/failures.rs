@@ -170,6 +170,20 @@ async fn an_error_in_a_success_costs_what_it_says_and_nothing_where_it_says_noth
 }
 
 #[tokio::test]
+async fn a_plain_answer_that_began_in_time_may_take_longer_than_its_head() {
+    let body = completion("{\"content\":\"41\"}", "stop");
+    let (begin, rest) = body.split_at(20);
+    let begin = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{begin}", body.len());
+    let acts = vec![Act::Send(begin.into()), Act::Wait(Duration::from_millis(900)), Act::Send(rest.into())];
+    let upstream = Upstream::answers(acts).await;
+    let mut build = Build::chat(vec![upstream.url()]);
+    build.target.attempt = Duration::from_millis(500);
+    let kit = build.kit();
+    let outcome = kit.run(kit.call()).await;
+    assert_eq!((codes(&outcome), outcome.result.unwrap().text.as_deref()), ("ok".to_owned(), Some("41")));
+}
+
+#[tokio::test]
 async fn breaks_and_silence_are_told_apart() {
     check_each(vec![Act::Reset], Unavailable(Unreachable), &["reset", "reset"], "no answer from 127.0.0.1").await;
     check_each(vec![Act::Close], Unavailable(Unreachable), &["reset", "reset"], "no answer from 127.0.0.1").await;
