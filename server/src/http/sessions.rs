@@ -301,7 +301,8 @@ pub(crate) async fn events(
     let left = Duration::from_millis(view.deadline_ms.saturating_sub(ambit_orchestrator::wall_ms()));
     // What is over already is read to its end in any case.
     let due = (!settlement && view.verdict.is_none()).then(|| Instant::now() + left);
-    Ok(Events { stream, speech: Native::new(id), session: id, due, guard: None, _open: api.metrics.stream() }.into_response())
+    let speech = if settlement { Native::settling(id, view.verdict.is_some()) } else { Native::new(id) };
+    Ok(Events { stream, speech, session: id, due, guard: None, _open: api.metrics.stream() }.into_response())
 }
 
 /// Asks a session to stop. Asking again, or after its end, changes nothing.

@@ -155,6 +155,11 @@ impl Native {
     pub(crate) fn new(session: SessionId) -> Self {
         Self { session, heard: Heard::default() }
     }
+
+    /// For a reader of a settlement, who knows the verdict if there is one: it may begin behind it.
+    pub(crate) fn settling(session: SessionId, has_verdict: bool) -> Self {
+        Self { session, heard: Heard { last: None, has_verdict } }
+    }
 }
 
 impl Speech for Native {
@@ -207,7 +212,10 @@ mod tests {
     use super::*;
 
     fn ended(heard: Heard) -> Value {
-        let mut native = Native { session: "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T".parse().unwrap(), heard };
+        told_last(Native { session: "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T".parse().unwrap(), heard })
+    }
+
+    fn told_last(mut native: Native) -> Value {
         let told = native.give_up(Status::Failed, Reason::StoreLost);
         let [event] = told.as_slice() else { panic!("one terminal event: {told:?}") };
         let text = std::str::from_utf8(event).unwrap();
@@ -232,5 +240,8 @@ mod tests {
         let settling = ended(Heard { last, has_verdict: true });
         assert_eq!((&settling["type"], &settling["data"]), (&json!("settlement.needs_attention"), &json!({"reason": "store_lost"})));
         assert_eq!((&settling["seq"], &settling["remaining"]), (&json!(7), &left));
+        let id: SessionId = "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T".parse().unwrap();
+        assert_eq!(told_last(Native::settling(id, true))["type"], "settlement.needs_attention");
+        assert_eq!(told_last(Native::settling(id, false))["type"], "session.failed");
     }
 }
