@@ -133,9 +133,9 @@ async fn charged(build: fn(Vec<String>) -> Build, acts: Vec<Act>) -> (u64, bool,
     let outcome = kit.run(kit.heard_call()).await;
     assert!(outcome.result.is_err());
     let signals = kit.signals.0.lock().unwrap();
-    let first_token = signals.iter().find_map(|signal| match signal {
-        Signal::AttemptFinished { first_token, .. } => Some(first_token.is_some()),
-        _ => None,
+    let first_token = signals.iter().find_map(|signal| {
+        let Signal::AttemptFinished { first_token, .. } = signal else { return None };
+        Some(first_token.is_some())
     });
     (outcome.attempts[0].tokens(), outcome.attempts[0].at_least, first_token.unwrap())
 }
