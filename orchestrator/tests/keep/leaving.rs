@@ -2,6 +2,7 @@
 
 use ambit_core::signal::Subject;
 use ambit_orchestrator::SessionRequest;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::kit::{Kit, QUICK, WAIT, ask};
@@ -16,7 +17,8 @@ async fn sessions_after(request: SessionRequest) -> usize {
         held.push(admission);
     }
     let orchestrator = kit.orchestrator.clone();
-    let caller = tokio::spawn(async move { orchestrator.start(request).await.map(|running| running.id) });
+    let mut callers = JoinSet::new();
+    callers.spawn(async move { orchestrator.start(request).await.map(|running| running.id) });
     let until = |queued: u32| {
         let setup = &setup;
         let there = async move {
@@ -27,8 +29,8 @@ async fn sessions_after(request: SessionRequest) -> usize {
         timeout(WAIT, there)
     };
     until(1).await.unwrap();
-    caller.abort();
-    assert!(caller.await.unwrap_err().is_cancelled());
+    callers.abort_all();
+    assert!(callers.join_next().await.unwrap().unwrap_err().is_cancelled());
     drop(held);
     until(0).await.unwrap();
     let idle = async {

@@ -16,23 +16,8 @@ const ARROWS: [(&str, &str, &[&str]); 8] = [
         "ambit-orchestrator",
         &["ambit-core", "ambit-resilience", "ambit-model-gateway", "ambit-tool-executor", "ambit-store"],
     ),
-    (
-        "config",
-        "ambit-config",
-        &["ambit-core", "ambit-resilience", "ambit-model-gateway", "ambit-tool-executor", "ambit-store"],
-    ),
-    (
-        "server",
-        "ambit",
-        &[
-            "ambit-core",
-            "ambit-config",
-            "ambit-model-gateway",
-            "ambit-tool-executor",
-            "ambit-store",
-            "ambit-orchestrator",
-        ],
-    ),
+    ("config", "ambit-config", &["ambit-core", "ambit-resilience", "ambit-model-gateway", "ambit-tool-executor", "ambit-store"]),
+    ("server", "ambit", &["ambit-core", "ambit-config", "ambit-model-gateway", "ambit-tool-executor", "ambit-store", "ambit-orchestrator"]),
 ];
 /// Folders whose packages may import anything: nothing imports them.
 const FREE: [&str; 2] = ["tests", "xtask"];
