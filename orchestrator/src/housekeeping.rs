@@ -13,13 +13,15 @@ use crate::driver::local::chain as causes;
 
 /// How often it is looked for.
 const EVERY: Duration = Duration::from_secs(30);
+/// Pause between two rows of transactions while there is more: appends get their turn, and the rest does not grow.
+const BREATH: Duration = Duration::from_millis(100);
 /// How long the texts of a closed session stay for those who still read its stream.
 const READING_TIME: Duration = Duration::from_secs(30);
 /// Most keys deleted in one transaction: about as long as one group of appends.
 const KEYS_BATCH: NonZeroU32 = NonZeroU32::MIN.saturating_add(255);
 /// Most sessions whose texts are deleted in one transaction; a text may be large.
 const TEXTS_BATCH: NonZeroU32 = NonZeroU32::MIN.saturating_add(15);
-/// Most transactions in a row; the rest goes with the next look, so that appends get their turn.
+/// Most transactions in a row; the rest goes after a [`BREATH`].
 const BATCHES_MAX: u32 = 64;
 
 /// Sweeps until `stop`.
@@ -28,26 +30,28 @@ const BATCHES_MAX: u32 = 64;
 /// Each batch is a transaction of its own.
 pub(crate) async fn keep_house(store: Store, stop: CancellationToken) {
     while !stop.is_cancelled() {
-        if let Err(failed) = sweep(&store, &stop).await {
+        let more = sweep(&store, &stop).await.unwrap_or_else(|failed| {
             warn!(error = %causes(&failed), "what is over cannot be swept; it is tried again");
-        }
+            false
+        });
         tokio::select! {
-            () = sleep(EVERY) => {}
+            () = sleep(if more { BREATH } else { EVERY }) => {}
             () = stop.cancelled() => {}
         }
     }
 }
 
-async fn sweep(store: &Store, stop: &CancellationToken) -> Result<(), StoreError> {
+/// True if there is more to sweep than was swept.
+async fn sweep(store: &Store, stop: &CancellationToken) -> Result<bool, StoreError> {
     let closed_ms = wall_ms().saturating_sub(u64::try_from(READING_TIME.as_millis()).unwrap_or(u64::MAX));
     for _ in 0..BATCHES_MAX {
         let (keys, texts) = (store.sweep_keys(KEYS_BATCH).await?, store.sweep_texts(closed_ms, TEXTS_BATCH).await?);
         let full = keys >= KEYS_BATCH.get().into() || texts >= TEXTS_BATCH.get().into();
         if !full || stop.is_cancelled() {
-            break;
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -570,7 +570,7 @@ impl Orchestrator {
     }
 
     /// The row of a session that may be seen.
-    async fn visible(&self, id: SessionId) -> Result<SessionRow, LookupError> {
+    pub(crate) async fn visible(&self, id: SessionId) -> Result<SessionRow, LookupError> {
         desk::visible(&self.inner.shared.store, id).await
     }
 

@@ -41,6 +41,7 @@ impl Orchestrator {
     /// # Cancel safety
     /// Dropping the future revokes nothing that was sent.
     pub async fn tighten(&self, id: SessionId, wish: LimitsWish) -> Result<Tightened, Untightened> {
+        self.visible(id).await?;
         if let Some(outcome) = self.tighten_here(id, wish).await {
             return outcome.map(|()| Tightened::Settled);
         }

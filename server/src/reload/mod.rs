@@ -111,6 +111,15 @@ impl Reloader {
         sources: impl Fn() -> Sources + Send + Sync + 'static,
         stop: CancellationToken,
     ) -> Arc<Self> {
+        // A file that was there at the start has to be there: without it this would become another server.
+        let first = sources().files;
+        let sources = move || {
+            let mut now = sources();
+            if now.files.is_empty() {
+                now.files.clone_from(&first);
+            }
+            now
+        };
         let in_force = InForce { config: started.clone(), since_ms: wall_ms(), needs_restart: Arc::from([]) };
         Arc::new(Self {
             sources: Box::new(sources),
@@ -161,15 +170,18 @@ impl Reloader {
         running.await.unwrap_or(Err(Refused::Leaving))
     }
 
-    /// Waits for a reload that runs, once `stop` was said.
+    /// Waits for a reload that runs, once `stop` was said; for a file that does not answer no longer than it may take.
     pub(crate) async fn close(&self) {
         self.tasks.close();
-        self.tasks.wait().await;
+        let _ = timeout(READ_TIME, self.tasks.wait()).await;
     }
 
     async fn take_in(&self) -> Result<Report, Refused> {
         let _place = self.places.try_acquire().map_err(|_| Refused::Busy)?;
-        let turn = self.turn.clone().lock_owned().await;
+        let turn = tokio::select! {
+            turn = timeout(READ_TIME, self.turn.clone().lock_owned()) => turn.map_err(|_| Refused::Unread)?,
+            () = self.stop.cancelled() => return Err(Refused::Leaving),
+        };
         if !self.orchestrator.is_ready() || self.stop.is_cancelled() {
             return Err(Refused::Leaving);
         }

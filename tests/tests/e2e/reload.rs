@@ -339,3 +339,27 @@ async fn one_reload_runs_and_one_waits_and_no_more() {
     }
     house.close().await;
 }
+
+#[tokio::test]
+async fn a_file_that_is_gone_leaves_what_it_said_in_force() {
+    let house = Setup::new("ok").serve().await;
+    let before = house.revision().await;
+    let (path, away) = (house.launch.folder().join("ambit.toml"), house.launch.folder().join("away.toml"));
+    std::fs::rename(&path, &away).unwrap();
+    house.api.post_admin("/admin/reload").await.assert_problem(422, "CONFIG_INVALID");
+    assert_eq!(house.revision().await, before);
+    assert_end(&house.session("hi").await, "completed", "answered");
+    std::fs::rename(away, path).unwrap();
+    house.reload().await;
+    house.close().await;
+}
+
+#[tokio::test]
+async fn what_was_deleted_cannot_be_tightened() {
+    let house = Setup::new("ok").serve().await;
+    let id = house.session("hi").await["id"].as_str().unwrap().to_owned();
+    house.api.send(house.api.request(reqwest::Method::DELETE, &format!("/v1/responses/{id}"))).await.assert_status(200);
+    let patch = house.api.request(reqwest::Method::PATCH, &format!("/v1/sessions/{id}/limits")).json(&json!({"model_calls": 99}));
+    house.api.send(patch).await.assert_problem(404, "SESSION_NOT_FOUND");
+    house.close().await;
+}
