@@ -179,7 +179,7 @@ impl Reloader {
     async fn take_in(&self) -> Result<Report, Refused> {
         let _place = self.places.try_acquire().map_err(|_| Refused::Busy)?;
         let turn = tokio::select! {
-            turn = timeout(READ_TIME, self.turn.clone().lock_owned()) => turn.map_err(|_| Refused::Unread)?,
+            turn = timeout(READ_TIME, self.turn.clone().lock_owned()) => turn.map_err(|_| Refused::Busy)?,
             () = self.stop.cancelled() => return Err(Refused::Leaving),
         };
         if !self.orchestrator.is_ready() || self.stop.is_cancelled() {
