@@ -44,7 +44,8 @@ pub(crate) struct Turns(Mutex<HashMap<KeyName, Arc<tokio::sync::Mutex<()>>>>);
 pub(crate) struct Turn {
     turns: Arc<Turns>,
     name: KeyName,
-    line: Arc<tokio::sync::Mutex<()>>,
+    /// Let go of under the lock of the map alone, so that whoever leaves last sees that.
+    line: Option<Arc<tokio::sync::Mutex<()>>>,
     mine: Option<OwnedMutexGuard<()>>,
 }
 
@@ -55,8 +56,8 @@ impl Turns {
     /// Dropping the future gives the place in the line back.
     pub(crate) async fn wait(self: &Arc<Self>, name: KeyName, until: Instant) -> Option<Turn> {
         let line = self.lock().entry(name.clone()).or_default().clone();
-        let mut turn = Turn { turns: self.clone(), name, line, mine: None };
-        turn.mine = Some(timeout_at(until, turn.line.clone().lock_owned()).await.ok()?);
+        let mut turn = Turn { turns: self.clone(), name, line: Some(line.clone()), mine: None };
+        turn.mine = Some(timeout_at(until, line.lock_owned()).await.ok()?);
         Some(turn)
     }
 
@@ -69,8 +70,9 @@ impl Drop for Turn {
     fn drop(&mut self) {
         self.mine = None;
         let mut turns = self.turns.lock();
-        // The map's own and this one: nobody else stands in the line.
-        if Arc::strong_count(&self.line) == 2 {
+        self.line = None;
+        // The map's own: nobody else stands in the line.
+        if turns.get(&self.name).is_some_and(|line| Arc::strong_count(line) == 1) {
             turns.remove(&self.name);
         }
     }

@@ -45,10 +45,12 @@ impl Followers {
         self.channels().entry(session).or_insert_with(|| broadcast::Sender::new(BACKLOG)).subscribe()
     }
 
-    /// Forgets the channel of a session if its last follower is leaving.
-    fn leave(&self, session: SessionId) {
+    /// Lets go of a follower's end, and forgets the channel if it was the last. Both under the lock: of two that leave at
+    /// one moment the later one finds nobody.
+    fn leave(&self, session: SessionId, live: broadcast::Receiver<Published>) {
         let mut channels = self.channels();
-        if channels.get(&session).is_some_and(|channel| channel.receiver_count() <= 1) {
+        drop(live);
+        if channels.get(&session).is_some_and(|channel| channel.receiver_count() == 0) {
             channels.remove(&session);
         }
     }
@@ -184,6 +186,32 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.store.inner.followers.leave(self.session);
+        let nobody = broadcast::channel(1).1;
+        self.store.inner.followers.leave(self.session, std::mem::replace(&mut self.live, nobody));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn two_who_leave_at_one_moment_leave_no_channel() {
+        let (followers, barrier) = (Followers::default(), Barrier::new(2));
+        let session: SessionId = "ses_01K0Q8WZ5E7Y2M3N4P5Q6R7S8T".parse().unwrap();
+        for _ in 0..500 {
+            let ends = [followers.subscribe(session), followers.subscribe(session)];
+            std::thread::scope(|scope| {
+                for end in ends {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        followers.leave(session, end);
+                    });
+                }
+            });
+            assert_eq!(followers.len(), 0);
+        }
     }
 }

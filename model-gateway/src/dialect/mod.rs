@@ -4,6 +4,8 @@
 //! never repeats, never decides what a failure means, and passes text on only through the [`LegStage`].
 
 pub(crate) mod anthropic;
+#[cfg(test)]
+mod asked;
 mod carry;
 pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;

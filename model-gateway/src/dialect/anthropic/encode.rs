@@ -203,32 +203,16 @@ mod tests {
 
     use super::*;
     use crate::chat::{Conversation, Tools};
+    use crate::dialect::asked::{ask, conversation, tools};
     use crate::dialect::carry::keep;
-
-    fn ask<'a>(conversation: &'a Conversation, tools: &'a Tools, target: &'a Arc<str>) -> Ask<'a> {
-        Ask { target, model: "m", conversation, tools, tool_choice: ToolChoice::Auto, notice: None, max_output: 64 }
-    }
 
     fn sent(ask: &Ask<'_>) -> Value {
         serde_json::from_slice(&body(ask, false)).unwrap()
     }
 
-    fn tools() -> Tools {
-        Tools::new(vec![ToolDeclaration { name: "look".into(), description: "looks".into(), schema: Arc::new(json!({"type": "object"})) }])
-    }
-
-    fn conversation() -> Conversation {
-        let mut c = Conversation::new("be \"brief\"");
-        c.push_user("hi");
-        c.push_assistant(Some("so".into()), vec![RawCall::new("1", "look", "{\"a\": 1}"), RawCall::new("2", "look", "{\"a\"")], None);
-        c.push_tool_result("1", "look", "one");
-        c.push_tool_result("2", "look", "two");
-        c
-    }
-
     #[test]
     fn a_request_is_one_that_the_api_takes() {
-        let (mut c, none, target) = (conversation(), Tools::none(), "t".into());
+        let (mut c, none, target) = (conversation(Some("so")), Tools::none(), "t".into());
         let one = json!({"type": "tool_result", "tool_use_id": "1", "content": "one"});
         let two = json!({"type": "tool_result", "tool_use_id": "2", "content": "two"});
         let mut messages = json!([
@@ -249,7 +233,7 @@ mod tests {
 
     #[test]
     fn tools_stay_declared_when_they_are_switched_off() {
-        let (c, tools, target) = (conversation(), tools(), "t".into());
+        let (c, tools, target) = (conversation(Some("so")), tools(), "t".into());
         let declared = json!([{"name": "look", "description": "looks", "input_schema": {"type": "object"}}]);
         let auto = sent(&ask(&c, &tools, &target));
         assert_eq!((&auto["tools"], auto.get("tool_choice")), (&declared, None));
@@ -259,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_notice_stands_inside_the_last_message_and_leaves_no_trace() {
-        let (c, none, target) = (conversation(), Tools::none(), "t".into());
+        let (c, none, target) = (conversation(Some("so")), Tools::none(), "t".into());
         let plain = sent(&ask(&c, &none, &target));
         let told = sent(&Ask { notice: Some("hurry"), ..ask(&c, &none, &target) });
         assert_eq!(told["messages"][2]["content"][1]["content"], "two\n\nhurry");
@@ -307,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_asked_for_where_it_is_wanted() {
-        let (c, none, target) = (conversation(), Tools::none(), "t".into());
+        let (c, none, target) = (conversation(Some("so")), Tools::none(), "t".into());
         let body: Value = serde_json::from_slice(&body(&ask(&c, &none, &target), true)).unwrap();
         assert_eq!(body["stream"], json!(true));
         assert_eq!(sent(&ask(&c, &none, &target)).get("stream"), None);

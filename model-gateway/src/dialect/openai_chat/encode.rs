@@ -179,31 +179,15 @@ mod tests {
 
     use super::*;
     use crate::chat::{Conversation, Tools};
-
-    fn ask<'a>(conversation: &'a Conversation, tools: &'a Tools, target: &'a Arc<str>) -> Ask<'a> {
-        Ask { target, model: "m", conversation, tools, tool_choice: ToolChoice::Auto, notice: None, max_output: 64 }
-    }
+    use crate::dialect::asked::{ask, conversation, tools};
 
     fn sent(ask: &Ask<'_>) -> Value {
         serde_json::from_slice(&body(ask, false, OutputMember::MaxTokens)).unwrap()
     }
 
-    fn tools() -> Tools {
-        Tools::new(vec![ToolDeclaration { name: "look".into(), description: "looks".into(), schema: Arc::new(json!({"type": "object"})) }])
-    }
-
-    fn conversation() -> Conversation {
-        let mut c = Conversation::new("be \"brief\"");
-        c.push_user("hi");
-        c.push_assistant(None, vec![RawCall::new("1", "look", "{\"a\": 1}"), RawCall::new("2", "look", "{\"a\"")], None);
-        c.push_tool_result("1", "look", "one");
-        c.push_tool_result("2", "look", "two");
-        c
-    }
-
     #[test]
     fn a_request_is_one_that_strict_servers_take() {
-        let (c, none, target) = (conversation(), Tools::none(), "t".into());
+        let (c, none, target) = (conversation(None), Tools::none(), "t".into());
         assert_eq!(
             sent(&ask(&c, &none, &target)),
             json!({
@@ -225,7 +209,7 @@ mod tests {
 
     #[test]
     fn tools_stay_declared_when_they_are_switched_off() {
-        let (c, tools, target) = (conversation(), tools(), "t".into());
+        let (c, tools, target) = (conversation(None), tools(), "t".into());
         let declared =
             json!([{"type": "function", "function": {"name": "look", "description": "looks", "parameters": {"type": "object"}}}]);
         let auto = sent(&ask(&c, &tools, &target));
@@ -236,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_notice_stands_inside_the_last_message_and_leaves_no_trace() {
-        let (mut c, none, target) = (conversation(), Tools::none(), "t".into());
+        let (mut c, none, target) = (conversation(None), Tools::none(), "t".into());
         let plain = sent(&ask(&c, &none, &target));
         let told = sent(&Ask { notice: Some("hurry"), ..ask(&c, &none, &target) });
         assert_eq!(told["messages"][4]["content"], "two\n\nhurry");
@@ -278,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_stream_asks_for_its_usage_and_the_output_bound_has_the_right_name() {
-        let (c, none, target) = (conversation(), Tools::none(), "t".into());
+        let (c, none, target) = (conversation(None), Tools::none(), "t".into());
         let body = body(&ask(&c, &none, &target), true, OutputMember::MaxCompletionTokens);
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["stream_options"], json!({"include_usage": true}));
